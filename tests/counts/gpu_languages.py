@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import re
+import site
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/how-to/gpu-languages.md"
 TRITON, LANGUAGES = ROOT / ".asv/triton", ROOT / ".asv/languages"
-CUTE = LANGUAGES / "nvidia_cutlass_dsl" / "dsl_packages"  # a path file of the package names it
 TOOLS = [LANGUAGES / "nvidia/cu13/bin", TRITON / "triton/backends/nvidia/bin"]  # Numba wants the newer ptxas
 KERNELS = {
     "triton": """
@@ -87,7 +87,7 @@ def recipes() -> str:
     return "\n\n".join(block for block in blocks if block.startswith("def "))
 
 
-def compiled(folder, names, kernels=KERNELS, *, paths=(TRITON, LANGUAGES, CUTE), **variables):
+def compiled(folder, names, kernels=KERNELS, *, paths=(TRITON, LANGUAGES), **variables):
     """Return what is counted of each kernel: figures, opcodes, what is missing, occupancies, hash. Or why it is n/a."""
     package = folder / "mypackage"
     package.mkdir(parents=True)
@@ -99,6 +99,7 @@ def compiled(folder, names, kernels=KERNELS, *, paths=(TRITON, LANGUAGES, CUTE),
         "PYTHONPATH": os.pathsep.join(map(str, (folder, ROOT / "tools", *paths))),
         "PATH": os.pathsep.join([*map(str, TOOLS), os.environ.get("PATH", os.defpath)]),
         "TRITON_CACHE_DIR": str(folder / "triton"),
+        "CUDA_PATH": str(LANGUAGES / "nvidia" / "cu13"),  # NVVM and NVRTC, which it looks for in site folders else
         "TMPDIR": str(folder),
     }
     command = [sys.executable, "-W", "ignore", __file__, *names]
@@ -109,6 +110,8 @@ def compiled(folder, names, kernels=KERNELS, *, paths=(TRITON, LANGUAGES, CUTE),
 
 def main(names):
     """Print what is counted of kernels."""
+    for path in (path for path in sys.path.copy() if Path(path) in (TRITON, LANGUAGES)):
+        site.addsitedir(path)  # numba-cuda takes the place of numba.cuda, and CuTe DSL lies elsewhere
     import recipes as of_the_page
 
     from kernel_velocity import gpu_code

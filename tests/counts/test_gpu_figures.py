@@ -1,5 +1,6 @@
 """Figures of GPU code: as ptxas says them, of any kind of file, equal for equal code, a line where there is none."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -185,13 +186,28 @@ def test_function_without_code_is_named_in_a_line(tmp_path, function, words):
 @GPU_TOOLS
 def test_without_tools_the_other_figures_stay(tmp_path, monkeypatch):
     assembled(ptx(scale()), "sm_80", tmp_path)
-    monkeypatch.setattr(machine_code, "tool", lambda _: None)
+    monkeypatch.setattr(machine_code, "tools", lambda _: [])
     made = figures(tmp_path, "k.cubin")
     assert made.figures["registers"] and made.figures["occupancy"]
     with pytest.raises(NotCountedError, match=r"no nvdisasm: `pip install nvidia-cuda-nvdisasm`"):
         made.figure("tensor_instructions")
     with pytest.raises(NotCountedError, match=r"there is only PTX for sm_80, and no ptxas: `pip install nvidia-cuda-"):
         figures(tmp_path, "k.ptx")
+
+
+@GPU_TOOLS
+def test_toolkit_that_is_too_old_gives_way_to_a_newer_one(tmp_path, monkeypatch):
+    """A language's package may write PTX that the toolkit on PATH does not know yet."""
+    (tmp_path / "k.ptx").write_text(ptx(scale()))
+    old, new = tmp_path / "old", tmp_path / "new" / "bin"
+    for folder in (old, new):
+        folder.mkdir(parents=True)
+    (new / "ptxas").symlink_to(shutil.which("ptxas"))
+    (old / "ptxas").write_text("#!/bin/sh\necho 'fatal: Unsupported .version 9.5' >&2\nexit 1\n")
+    (old / "ptxas").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{old}{os.pathsep}{PATH}")
+    monkeypatch.setenv("CUDA_HOME", str(new.parent))
+    assert figures(tmp_path, "k.ptx").figures["registers"]
 
 
 @GPU_TOOLS

@@ -55,9 +55,8 @@ def test_concurrent_lines_do_not_mix(tmp_path):
 
 def test_failure_is_one_short_line(tmp_path):
     path = tmp_path / "a" / "b.failures.jsonl"
-    append_failure(
-        path, benchmark="matmul.Cpu.time_hot", params=("native", "c"), when=1.0, error=ValueError("a\nb" + "x" * 9999)
-    )
+    error = ValueError("\x1b[91ma\x1b[0m\nb" + "x" * 9999)
+    append_failure(path, benchmark="matmul.Cpu.time_hot", params=("native", "c"), when=1.0, error=error)
     (line,) = path.read_text().splitlines()
     text = json.loads(line)
     assert text["error"].startswith("ValueError: a b")

@@ -124,7 +124,8 @@ def _harness() -> None:
         "kernel_velocity.suite.audit": {"perf_counter": lambda: fake.HOST.read_ns() * 1e-9, "sleep": fake.HOST.sleep},
         "kernel_velocity.engine.sampling": {"WARM_UP": 0.005, "WARM_UP_MOST": 0.01, "SAMPLING_MOST": 0.02},  # s
         "kernel_velocity.machine.ceilings": {
-            "SIZES": {"cuda": (256, 512)},
+            "PRODUCT_SIZES": {"cuda": (256, 512)},
+            "LIMIT_SIZES": {"cuda": (256, 512)},
             "SECONDS": 0.002,
             "ENOUGH": 1 << 25,
             "PER_CALL": {"cuda": 1 << 26},
@@ -140,7 +141,9 @@ def _harness() -> None:
 
 
 def _replace(name: str, values: dict[str, Any]) -> None:
-    vars(import_module(name)).update(values)
+    module = import_module(name)
+    assert values.keys() <= vars(module).keys(), f"{name} has not all of {', '.join(values)}"
+    vars(module).update(values)
 
 
 class _TritonDriver:

@@ -29,7 +29,7 @@ REASONS = (
     "n/a here: at this commit matmul takes .* on cuda, not float8_e4m3fn$",  # in Triton
 )
 # So many of the first three kinds: what a GPU alone can show.
-NEED_A_GPU = 28
+NEED_A_GPU = 27
 BAD = ("failure", "error")
 STAGES = Path(__file__).with_name("stages.py")
 MARKS = ("mark.cuda", "on_every_device(")  # the latter is of tests/kernels/instruction_sets.py

@@ -178,6 +178,9 @@ def test_node_writes_what_its_clone_recorded(tmp_path, home, monkeypatch):
     command = [str(pack), str(describing), str(tmp_path / "tar"), "--machine=node"]
     with pytest.raises(NothingMeasured, match="nothing is recorded of node"):
         archive.main(command, io.StringIO())
+    (tmp_path / "text").mkdir()
+    archive.read(tmp_path / "tar", tmp_path / "text")
+    assert set(contents(tmp_path / "text")) == {"manifest.json", "run/tests.txt"}  # what the steps before printed
     shutil.copytree(node.lay_out(tmp_path / "laid", home.commits) / "results", "results")
     assert archive.main(command, io.StringIO()) == 0
     (tmp_path / "into").mkdir()

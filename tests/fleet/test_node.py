@@ -52,6 +52,19 @@ def test_arguments_that_make_no_sense_are_one_line(run, arguments, line):
     assert status == 2 and last.startswith(f"error: {line}")
 
 
+def test_unknown_step_is_named(run):
+    status, last = run("out", SKIP="tests peek")
+    steps = "doctor tests peaks core sharing clocks float8 triton timers track"
+    assert (status, last) == (2, f"error: SKIP=peek: the steps are {steps}")
+
+
+def test_plan_fits_into_fourteen_minutes():
+    """Of an H200, with 23 s for setting up and building, 10 for the last tar, and what is left over for `track`."""
+    plan = re.search("(?m)^plan=.*", SCRIPT.read_text())[0]
+    seconds = {name: int(number) for name, number in re.findall(r" (\w+):(\d+)", plan)}
+    assert 23 + 10 + sum(number for name, number in seconds.items() if name != "track") <= 14 * 60
+
+
 def test_copy_that_broke_off_is_refused(run, tmp_path):
     (tmp_path / "pack" / "wheels" / "requirements-3.99.txt").write_text("alph")
     status, last = run("out")

@@ -1,12 +1,14 @@
 """The whole way, rehearsed as it will be: pack here, run on a bare node, interrupt it, run again, unpack here.
 
 The node is this machine without a network, an environment, a HOME and a terminal, with torch in a foreign environment
-below /opt (tests/fleet/bare_node.py). Its GPU is a fake H100 (tests/fake_cuda), which computes what a CPU can: so few
-series of small cases.
+below /opt (tests/fleet/bare_node.py). Its GPU is a fake H100 (tests/fake_cuda), which computes what a CPU can: so the
+suite has small cases there.
 """
 
+import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,13 +19,26 @@ import pytest
 from kernel_velocity.fleet import archive, pack
 from tests.fake_cuda.test_cuda_tests import cuda_tests
 from tests.fleet import bare_node
+from tests.kernels.test_triton import FOLDER, require_triton
 from tests.waiting import PATIENCE, wait_until
 
 ROOT = Path(__file__).parents[2]
 # The fake's kernels are the CPU's, so nobody compiles CUDA.
-NODE = ("KV_CUDA=OFF", "KV_CXX_ARCHITECTURE=native", "KV_ISOLATE=0")
-BENCH = r"add_mul_exp\.Cuda.time_hot.*(eager|native).*1M"
-SERIES = 2
+NODE = ("KV_CUDA=OFF", "KV_CXX_ARCHITECTURE=native", "TRITON_INTERPRET=1", "PRETEND_NVML=/opt/clocks", "SKIP=")
+# What the tests marked cuda show, a file of them shows. All of them take minutes.
+TESTS = ("test_quantize_int8_rows.py", "test_timers_agree.py")
+SMALL = """
+import re
+import kernel_velocity as kv
+
+def of_small_cases(*, cases, core, cold, of_all=kv.benchmark, **others):
+    few = tuple(case for case in cases["cuda"] if re.search("-(500k|512x)|(32|int8|8_.*)-1024x", case))
+    return of_all(cases={**cases, "cuda": few}, core={**core, "cuda": few[:1]}, cold={**cold, "cuda": ()}, **others)
+
+kv.benchmark = of_small_cases
+"""
+KERNELS, LEFT_OUT = 3, ("matmul_bias_relu", "quantize_int8")
+STEPS = re.findall(r" (\w+):\d+", re.search("(?m)^plan=.*", Path(pack.__file__).with_name("node.sh").read_text())[0])
 pytestmark = pytest.mark.slow
 
 
@@ -40,10 +55,11 @@ def clone(tmp_path):
     require(why is None, why)
     git(tmp_path, "clone", "-q", str(ROOT), "clone")
     clone = tmp_path / "clone"
-    # One file of the tests marked cuda shows that the node runs them. All of them take minutes.
-    tests = (path for path in cuda_tests() if path.name != "test_quantize_int8_rows.py")
-    git(clone, "rm", "-q", "--", *map(str, tests))
-    git(clone, "-c", "user.name=A", "-c", "user.email=a@b", "commit", "-qm", "Leave out what takes long")
+    gone = [str(path) for path in cuda_tests() if path.name not in TESTS]
+    gone += [f"benchmarks/{name}.py" for name in LEFT_OUT]
+    git(clone, "rm", "-q", "--", *gone)
+    (clone / "benchmarks" / "__init__.py").write_text(SMALL)
+    git(clone, "-c", "user.name=A", "-c", "user.email=a@b", "commit", "-qam", "Leave out what takes long")
     return clone
 
 
@@ -85,32 +101,47 @@ def test_pack_run_kill_run_unpack(clone, tmp_path):
     text = ours(clone, "offline", "pack", str(tmp_path / "pack"), "--range", newest, "--pythons", version)
     assert sum(path.stat().st_size for path in (tmp_path / "pack").rglob("*") if path.is_file()) <= pack.LIMIT, text
     opt, out = tmp_path / "opt", tmp_path / "out"
-    bare_node.add_fake_gpu(bare_node.torch_environment(opt / "torch" / ".venv"))
-    options = ["30", "--rounds", "2", "--bench", BENCH]
+    environment = bare_node.torch_environment(opt / "torch" / ".venv")
+    bare_node.add_fake_gpu(environment)
+    require_triton()
+    (site,) = environment.glob("lib/python*/site-packages")
+    shutil.copytree(FOLDER, site, copy_function=bare_node.link, dirs_exist_ok=True)
 
-    first = started(opt, tmp_path / "pack", out, *options)
-    wait_for(r"\[ 50%\] round 2/2", out, first)
+    first = started(opt, tmp_path / "pack", out, "30")
+    wait_for(r"== core: .*\n(?:(?!==).*\n)*\[ 50%\] round", out, first)
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
-    assert not (out / archive.TAR_NAME).exists()
+    (tmp_path / "killed").mkdir()
+    archive.read(out / archive.TAR_NAME, tmp_path / "killed")
+    assert {path.stem for path in (tmp_path / "killed" / "run").iterdir()} == {"build", "steps", *STEPS[:3]}
     killed_after = len(log_of(out))
     assert f"PyTorch of {Path('/opt/torch/.venv/bin/python3')}" in log_of(out)
     assert re.search(r"[1-9]\d* passed", (out / "run" / "tests.txt").read_text())
 
-    second = started(opt, tmp_path / "pack", out, *options, processes=20)
+    second = started(opt, tmp_path / "pack", out, "30", "--bench", "add_mul_exp.Cuda.time_hot.*compile", processes=20)
     assert second.wait(PATIENCE) == 0, log_of(out)
     text = log_of(out)[killed_after:]
-    assert re.search(r"resuming \w+ after 1 of 2 rounds", text)
-    assert " passed" not in text, "the tests were run again"
+    assert re.search(r"resuming \w+ after 2 of 4 rounds", text)
+    done = dict(re.findall(r"(\w+): \d+ s planned, \d+ taken, status (\d+)", log_of(out)))
+    assert done == dict.fromkeys(STEPS, "0"), log_of(out)
+    assert re.findall(r"== (\w+): done before", text) == STEPS[:3]
+    assert (opt / "clocks").read_text().split()[-1] == "reset"
 
-    ours(clone, "offline", "unpack", str(out / archive.TAR_NAME), "--machine", "rehearsed")
+    other = tmp_path / "other" / "out"  # of a machine that has the tar alone
+    other.mkdir(parents=True)
+    shutil.copy(out / archive.TAR_NAME, other)
+    third = started(opt, tmp_path / "pack", other, "1", processes=40)
+    assert third.wait(PATIENCE) == 0, log_of(other)
+    assert re.findall(r"== (\w+): done before", log_of(other)) == STEPS[:-1]
+    assert re.search(r"== track: not begun, it takes 60 s and -?\d+ are left", log_of(other))
+
+    ours(clone, "offline", "unpack", str(other / archive.TAR_NAME), "--machine", "rehearsed")
     ours(clone, "report", "--out", str(tmp_path / "site"))
     page = (tmp_path / "site" / "index.html").read_text()
     assert "rehearsed" in page and newest[:8] in page
     (run,) = (clone / "results" / "rehearsed" / "runs").iterdir()
-    assert {"manifest.jsonl", "doctor.txt", "tests.txt", "peaks.txt", "track.txt"} <= {
-        path.name for path in run.iterdir()
-    }
-    telemetry = list((clone / "results" / "rehearsed" / "telemetry").glob("*.jsonl"))
+    assert {path.stem for path in run.iterdir()} >= {"manifest", "build", "steps", *STEPS}
+    telemetry = (clone / "results" / "rehearsed" / "telemetry").glob("*.jsonl")
     rounds = [path for path in telemetry if not path.name.endswith((".failures.jsonl", ".sessions.jsonl"))]
-    assert sum(len(path.read_text().splitlines()) for path in rounds) == 2 * SERIES
+    lines = [json.loads(line) for path in rounds for line in path.read_text().splitlines()]
+    assert sum(line["p"][0] == "eager" for line in lines) == 4 * KERNELS

@@ -211,6 +211,16 @@ def test_without_a_description_of_the_machine_nothing_is_merged(tmp_path, home):
     assert not home.results.exists()
 
 
+def test_run_that_ended_before_it_measured_is_kept(tmp_path, home):
+    """What its steps printed is kept, and a later tar of the machine is merged beside it."""
+    tar = node.tar(tmp_path, home.commits, "early", edit=lambda folder: shutil.rmtree(folder / "results"))
+    status, _, err = run(home, tar)
+    assert (status, err) == (2, "no result was merged\n")
+    assert (home.results / "h200" / "runs" / node.STAMP / "summary.md").exists()
+    later = node.tar(tmp_path, home.commits, written=node.WRITTEN + 900)
+    assert run(home, later)[0] == 0 and home.stored(0).exists()
+
+
 def test_another_repository_is_refused(tmp_path, home):
     with pytest.raises(ResultsError, match=r"first commit, eeeeeeee, is not in .*clone"):
         run(home, node.tar(tmp_path, home.commits, root="e" * 40))

@@ -5,8 +5,10 @@ import io
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
+import venv
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -186,6 +188,29 @@ def test_failed_build_by_fault_of_the_machine_is_tried_again(
     with pytest.raises(CommitNotBuilt) as error:
         env._remember_failure(COMMIT, output, Path("build.log"))
     assert reason in error.value.reason and not env.failed_before(COMMIT)
+
+
+def test_path_files_count_of_wheels_and_not_of_checkouts(rebuilt, tmp_path, monkeypatch):
+    """CuTe DSL lies where such a file says, and what looks for libraries beside it asks for the site folders."""
+    env, _ = rebuilt
+    site = tmp_path / "host" / "site-packages"
+    for name, editable in (("wheel", False), ("mine", True)):
+        described = site / f"{name}-1.dist-info"
+        described.mkdir(parents=True)
+        (described / "METADATA").write_text(f"Name: {name}\nVersion: 1\n")
+        (described / "RECORD").write_text(f"{name}.pth,,\n")
+        (described / "direct_url.json").write_text(json.dumps({"url": "file:///", "dir_info": {"editable": editable}}))
+        (site / f"{name}.pth").write_text(f"# of {name}\nimport sys; sys.path.append('{name}')\n\nof-{name}\n")
+        (site / f"of-{name}").mkdir()
+    (site / "by-hand.pth").write_text(f"{tmp_path}\n")
+    monkeypatch.setattr(sys, "path", [str(site)])
+    venv.create(env.folder)
+    env._link(None)
+    program = "import site, sys; print(sys.path, '|', site.getsitepackages())"
+    done = subprocess.run([env.folder / "bin" / "python", "-c", program], capture_output=True, text=True, check=True)
+    paths, _, sites = done.stdout.partition("|")
+    assert set(re.findall(r"'([^']*(?:wheel|mine))'", paths)) == {"wheel", f"{site}/of-wheel"}
+    assert f"'{tmp_path}'" not in paths and f"'{site}'" in sites
 
 
 def test_build_whose_figures_were_changed_is_built_again(rebuilt):

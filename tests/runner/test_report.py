@@ -191,6 +191,20 @@ def test_absent_lines_group_by_implementation():
     assert report.absent_lines(measurements, {OLD: [skipped], NEW: [failed]}) == [line]
 
 
+def test_gpu_code_without_any_figure_has_a_line_of_its_reason():
+    def of(kernel, figure, why="no numba", **changes):
+        fields = {"benchmark": f"{kernel}.Cuda.track_{figure}", "params": ("ours", "sm_90"), "time": 1.0}
+        return Failure(**fields | {"error": why, "skipped": True} | changes)
+
+    codes = ("registers", "occupancy")
+    figures = [(failure.benchmark, failure.params) for kernel in "abc" for failure in (of(kernel, f) for f in codes)]
+    absent = [of(kernel, figure) for kernel in "ab" for figure in codes]
+    partly = [of("c", "occupancy", "no launch bounds"), of("c", "registers", "wrong", skipped=False)]
+    assert report.uncompiled_lines(figures, {OLD: [], NEW: absent + partly}) == [
+        "n/a: bbbbbbbb figures of code of a ours sm_90, b ours sm_90: no numba"
+    ]
+
+
 def test_check_that_null_answers_pass_has_a_line():
     doubted = dataclasses.replace(
         measurement(NEW), warnings=("contended in 1 of 8 rounds", "unproven: zeros would pass")

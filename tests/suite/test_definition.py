@@ -214,6 +214,26 @@ def test_function_of_what_is_not_there_is_na(asv_environment, monkeypatch):
             set_up(define(monkeypatch, {"ours": function}), "ours")
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("0 active drivers ([]). There should only be one."),  # Triton's, and Helion's
+        TypeError("*obj* doesn't implement the cuda array interface."),  # Numba's
+        type("CudaSupportError", (ImportError,), {"__module__": "numba"})(
+            "Error: \n\nCUDA driver cannot be loaded:\n  no"
+        ),
+        type("DSLCudaRuntimeError", (Exception,), {"__module__": "cutlass"})("error: cudaErrorInsufficientDriver"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_function_that_needs_a_gpu_is_na_on_a_cpu(asv_environment, monkeypatch, error):
+    def ours(x):
+        raise error
+
+    with pytest.raises(NotImplementedError, match=f"^needs CUDA: {type(error).__name__}: .* "):
+        set_up(define(monkeypatch, {"ours": ours}), "ours")
+
+
 def test_function_of_another_device_is_na(asv_environment, monkeypatch, library):
     ours = native(library, "void scale(float* out, float* x)", device="cuda")
     with pytest.raises(NotImplementedError, match="Ours needs a CUDA device"):

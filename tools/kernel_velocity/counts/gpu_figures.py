@@ -143,18 +143,19 @@ def assembled(ptx: str, architecture: str) -> Cubin:
     Raises:
         NotCountedError: there is no ptxas, or it refuses the text: n/a.
     """
-    program = machine_code.tool("ptxas")
-    if program is None:
+    programs, why = machine_code.tools("ptxas"), ""
+    if not programs:
         raise NotCountedError(f"there is only PTX for {architecture}, and {INSTALL_PTXAS}")
     with tempfile.TemporaryDirectory(prefix="kv-ptxas-") as folder:
         text, out = Path(folder, "code.ptx"), Path(folder, "code.cubin")
         text.write_text(ptx, encoding="utf-8")
-        command = [program, f"--gpu-name={architecture}", "-o", str(out), str(text)]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-        if done.returncode:
-            why = " ".join((done.stderr.strip().splitlines() or ["no reason given"])[0].split())
-            raise NotCountedError(f"ptxas refuses the PTX for {architecture}: {why.replace(str(text), 'it')}")
-        return Cubin(out.read_bytes(), 0)
+        for program in programs:  # a language's package may write PTX that is newer than the toolkit on PATH
+            command = [program, f"--gpu-name={architecture}", "-o", str(out), str(text)]
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+            if not done.returncode:
+                return Cubin(out.read_bytes(), 0)
+            why = why or " ".join((done.stderr.strip().splitlines() or ["no reason given"])[0].split())
+    raise NotCountedError(f"ptxas refuses the PTX for {architecture}: {why.replace(str(text), 'it')}")
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:

@@ -126,19 +126,20 @@ def nvdisasm() -> str:
     Raises:
         NotCountedError: there is none.
     """
-    program = tool("nvdisasm")
+    program = next(iter(tools("nvdisasm")), None)
     if program is None:
         raise NotCountedError(INSTALL)
     return program
 
 
-def tool(name: str) -> str | None:
-    """Return a program of the CUDA toolkit: on PATH, under CUDA_HOME, or of a package. None: there is none."""
+def tools(name: str) -> list[str]:
+    """Return the programs of that name of CUDA toolkits: on PATH, under CUDA_HOME, then of packages."""
     home, packages = os.environ.get("CUDA_HOME"), importlib.util.find_spec("nvidia")
     candidates = [Path(home, "bin", name)] if home else []
     for folder in (packages and packages.submodule_search_locations) or ():
         candidates += sorted(Path(folder).glob(f"c*/bin/{name}"), reverse=True)
-    return shutil.which(name) or next((str(path) for path in candidates if os.access(path, os.X_OK)), None)
+    others = [str(path) for path in candidates if os.access(path, os.X_OK)]
+    return [path for path in dict.fromkeys([shutil.which(name), *others]) if path]
 
 
 @lru_cache

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from kernel_velocity.documents import contents_of, with_checksum
 from kernel_velocity.engine.telemetry import Round, encode
+from kernel_velocity.terminal import uncoloured
 
 
 def location(environ: Mapping[str, str]) -> tuple[str, str] | None:
@@ -97,8 +98,8 @@ def _is_still(path: Path, descriptor: int) -> bool:
 
 
 def in_a_line(text: str) -> str:
-    """Return a text as a failure's line has it: without line breaks, and not the whole of a long one."""
-    return " ".join(text.split())[:500]
+    """Return a text as a failure's line has it: without line breaks and colours, and not the whole of a long one."""
+    return " ".join(uncoloured(text).split())[:500]
 
 
 def append_failure(path: Path, *, benchmark: str, params: Sequence[str], when: float, error: BaseException) -> None:

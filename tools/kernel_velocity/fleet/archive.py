@@ -87,8 +87,14 @@ class Manifest:
         return fields.read(cls, text, where, range(1, MANIFEST_FORMAT + 1), unchecked=MANIFEST_FORMAT)
 
 
-def of_machine(manifest: Manifest, describing: Path) -> bytes | None:
-    """Return the tar of what the clone in the current folder has of the manifest's machine. None: no result.
+def is_recorded(machine: str) -> bool:
+    """Return whether the clone in the current folder has results of a machine."""
+    results = Path(config.results_dir(Path()))
+    return (results / machine / "machine.json").exists() and (results / "benchmarks.json").exists()
+
+
+def of_machine(manifest: Manifest, describing: Path) -> bytes:
+    """Return the tar of what the clone in the current folder has of the manifest's machine.
 
     Args:
         manifest: of the tar.
@@ -98,13 +104,12 @@ def of_machine(manifest: Manifest, describing: Path) -> bytes | None:
         OSError: the disk is full.
     """
     machine, results = manifest.machine, Path(config.results_dir(Path()))
-    source = results / machine
-    if not ((source / "machine.json").exists() and (results / "benchmarks.json").exists()):
-        return None
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        shutil.copytree(source, folder / "results" / machine, ignore=shutil.ignore_patterns("runs"))
-        shutil.copy(results / "benchmarks.json", folder / "results")
+        if is_recorded(machine):
+            ours = folder / "results" / machine
+            shutil.copytree(results / machine, ours, ignore=shutil.ignore_patterns("runs"))
+            shutil.copy(results / "benchmarks.json", folder / "results")
         shutil.copytree(describing, folder / "run")
         (folder / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
         return of_folder(folder)
@@ -177,7 +182,7 @@ def main(argv: Sequence[str], out: TextIO) -> int:
     """Write the tar of a node: what the clone in the current folder recorded. Return the exit status, 0.
 
     Raises:
-        NothingMeasured: it has no result.
+        NothingMeasured: it has no result. The tar has what describes the run.
         UsageError: the pack's manifest is damaged, or torch cannot be imported.
         OSError: the disk is full.
     """
@@ -203,10 +208,9 @@ def main(argv: Sequence[str], out: TextIO) -> int:
     )
     for line in ingest.ingest(Path(), machine=args.machine).problems:  # the rounds of a run that was cut off
         print(line, file=out)
-    tar = of_machine(manifest, args.describing)
-    if tar is None:
-        raise NothingMeasured(f"{Path.cwd()}: nothing is recorded of {args.machine}, so there is nothing to send back")
-    replace_bytes(args.tar, tar)
+    replace_bytes(args.tar, of_machine(manifest, args.describing))
+    if not is_recorded(args.machine):
+        raise NothingMeasured(f"{Path.cwd()}: nothing is recorded of {args.machine}; the tar has what steps printed")
     return 0
 
 

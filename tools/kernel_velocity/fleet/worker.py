@@ -242,8 +242,8 @@ def _pack(order: Order, seconds: float, scratch: Path) -> None:
         node=archive.Node(device=order.device, gpus=gpus, torch=host.torch_version()),
         written=order.began,
     )
-    if (tar := archive.of_machine(manifest, describing)) is not None:
-        (scratch / archive.TAR_NAME).write_bytes(tar)
+    if archive.is_recorded(machine):
+        (scratch / archive.TAR_NAME).write_bytes(archive.of_machine(manifest, describing))
 
 
 def _times(folder: Path, anchors: tuple[str, ...]) -> Iterator[blocks.Time]:

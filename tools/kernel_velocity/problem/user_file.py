@@ -115,6 +115,7 @@ def _is_neighbour(name: str, folder: Path) -> bool:
     return folder in (Path(origin).parent, Path(origin).parent.parent)
 
 
+NEEDS_CUDA = "needs CUDA: "
 # Words of an error of PyTorch, or of a language for GPUs, that a machine with CUDA does not raise
 _OF_CUDA = re.compile(
     r"CUDA|NVIDIA|cudaGetDevice|active drivers|not implemented for|'CPU' backend|Invalid scaling configuration"
@@ -147,14 +148,16 @@ def lacking(error: BaseException, *, has_cuda: bool) -> str:
         if isinstance(cause, ModuleNotFoundError) and cause.name:
             return f"needs the module {cause.name}, which is not installed"
         cause = cause.__cause__ or cause.__context__
+    if has_cuda or "CUDA error" in str(error):
+        return ""
+    if isinstance(error, TypeError) and "doesn't implement the cuda array interface" in str(error):
+        return f"{NEEDS_CUDA}{in_one_line(error)}"  # Numba's, of a CPU's tensor
     of_python = type(error).__module__ == "builtins"
     if of_python and not isinstance(error, AssertionError | RuntimeError | ValueError | OSError):
         return ""
-    if has_cuda or "CUDA error" in str(error):
-        return ""
     frames = traceback.extract_tb(error.__traceback__)
     asserts_cuda = isinstance(error, AssertionError) and bool(frames) and "cuda" in (frames[-1].line or "")
-    return f"needs CUDA: {in_one_line(error)}" if asserts_cuda or _OF_CUDA.search(str(error)) else ""
+    return f"{NEEDS_CUDA}{in_one_line(error)}" if asserts_cuda or _OF_CUDA.search(str(error)) else ""
 
 
 def line(error: BaseException, path: Path) -> str:
@@ -166,6 +169,7 @@ def line(error: BaseException, path: Path) -> str:
 
 
 def in_one_line(error: BaseException) -> str:
-    """Return an error's kind and the first line of its message."""
-    lines = uncoloured(error.msg if isinstance(error, SyntaxError) else str(error)).strip().splitlines()
+    """Return an error's kind and the first line of its message, with the next one behind a colon."""
+    text = uncoloured(error.msg if isinstance(error, SyntaxError) else str(error)).strip()
+    lines = re.sub(r":\s*\n\s*", ": ", text).splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

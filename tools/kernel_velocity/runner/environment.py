@@ -33,6 +33,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ from kernel_velocity.runner.host import (
     has_compiler,
     has_driver,
     host_site_folders,
+    lines_of_path_files,
     measuring_command,
     measuring_variables,
     torch_version,
@@ -60,6 +62,9 @@ from kernel_velocity.suite import config
 from kernel_velocity.suite.under_test import ARTEFACTS, WHOLE, WHOLE_INFO, find_info, with_cuda
 
 PATH_FILE = "kernel-velocity.pth"
+# Of a path file: who asks Python for its site folders gets the host's, too. NVIDIA's packages look for each other's
+# libraries there (cuda-pathfinder). Python itself, which would read path files of editable installs, asks otherwise.
+_NAMED = "import site; site.getsitepackages = (lambda of: lambda *a: of(*a) + ([] if a else {}))(site.getsitepackages)"
 OURS = Path(__file__).resolve().parents[2]  # the folder that this package is imported from, in a checkout or installed
 FAILED_FOLDER = "asv-build-failed"
 BACKUP_FOLDER = "asv-build-before"  # outside asv's cache, which removes what has no time stamp after every build
@@ -276,10 +281,11 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         return Path(self._cache._get_cache_dir(commit)[0]) / "unpacked"
 
     def _link(self, commit: str | None) -> None:
-        """Write the path file: what a commit's build made unless None, this package, the host's site folders."""
-        build = [] if commit is None else [self.unpacked(commit)]
-        folders = dict.fromkeys([*build, OURS, *host_site_folders(sys.path)])
-        replace_text(self._path_file(), "".join(f"{path}\n" for path in folders))
+        """Write the path file: what a commit's build made unless None, this package, the host's packages."""
+        build, folders = [] if commit is None else [self.unpacked(commit)], host_site_folders(sys.path)
+        named = _NAMED.format(list(map(str, folders)))
+        lines = dict.fromkeys([*build, OURS, *folders, named, *chain.from_iterable(map(lines_of_path_files, folders))])
+        replace_text(self._path_file(), "".join(f"{line}\n" for line in lines))
 
     def run(self, args: list[str], **kwargs: Any) -> Any:
         """Run the environment's Python as a measuring process."""

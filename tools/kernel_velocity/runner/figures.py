@@ -118,7 +118,7 @@ class _Worker:
         answers = [answer for answer in map(json.loads, lines) if "begins" not in answer]
         for call, answer in zip(self._calls, answers, strict=False):
             self._note(side, call, answer)
-        if self._process.returncode == 0:
+        if self._process.returncode == 0 or len(answers) == len(self._calls):  # a library may crash at the end
             return len(answers)
         if not lines:
             text = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()

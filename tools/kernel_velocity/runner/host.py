@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
+import json
 import os
 import re
 import shutil
@@ -76,6 +78,25 @@ def host_site_folders(paths: Sequence[str]) -> tuple[Path, ...]:
     """
     folders = [Path(path) for path in paths if Path(path).name in ("site-packages", "dist-packages")]
     return tuple(dict.fromkeys(folder.resolve() for folder in folders if folder.is_dir()))
+
+
+@functools.cache
+def lines_of_path_files(folder: Path) -> tuple[str, ...]:
+    """Return the lines of path files (.pth) that wheels installed into a site folder, with whole paths.
+
+    Python reads those of its own site folder alone, and some packages are not complete without them: CuTe DSL lies in
+    a folder that its file names, and numba-cuda takes the place of numba.cuda. Those of editable installs are left out:
+    they name checkouts.
+    """
+    files = {path.name: path for path in sorted(folder.glob("*.pth"))}
+    wheels: set[str] = set()
+    for distribution in importlib.metadata.distributions(path=[str(folder)]) if files else ():
+        origin = json.loads(distribution.read_text("direct_url.json") or "{}")
+        if not origin.get("dir_info", {}).get("editable"):
+            wheels |= {row.partition(",")[0] for row in (distribution.read_text("RECORD") or "").splitlines()}
+    texts = [path.read_text(encoding="utf-8") for name, path in files.items() if name in wheels]
+    lines = [line for text in texts for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return tuple(line if line.startswith("import") else str(folder / line.strip()) for line in lines)
 
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -9,7 +10,7 @@ from typing import NamedTuple
 
 from kernel_velocity import units
 from kernel_velocity.engine.telemetry import Round
-from kernel_velocity.names import COMPILED, NATIVE
+from kernel_velocity.names import COMPILED, DEVICES, NATIVE
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.lines import Failure
@@ -290,4 +291,26 @@ def absent_lines(measurements: Iterable[Measurement], failures: Mapping[str, Seq
         reason = next((reasons[series] for series in several if series in reasons), "")
         cases = ", ".join(params[-1] for _, params in several)
         lines.append(f"n/a: {commit[:SHORT]} {benchmark} {implementation} ({cases}){reason}")
+    return lines
+
+
+def uncompiled_lines(figures: Iterable[Series], failures: Mapping[str, Sequence[Failure]]) -> list[str]:
+    """Return a line per commit and reason, with the GPU code of which no figure has a value.
+
+    Args:
+        figures: of code. failures: those of this run by full commit, inapplicable ones included.
+    """
+    of_gpu = [series for series in figures if f".{DEVICES['cuda']}." in series[0]]
+    wanted = Counter((name.partition(".")[0], params) for name, params in of_gpu)
+    lines = []
+    for commit, several in failures.items():
+        reasons = {(failure.benchmark, failure.params): failure.error for failure in several if failure.skipped}
+        absent = Counter((key[0].partition(".")[0], key[1], reasons[key]) for key in of_gpu if key in reasons)
+        names: dict[str, list[str]] = {}
+        for (kernel, params, reason), count in absent.items():
+            if count == wanted[kernel, params]:
+                names.setdefault(reason, []).append(" ".join([kernel, *params]))
+        lines += [
+            f"n/a: {commit[:SHORT]} figures of code of {units.listed(codes, 3)}: {why}" for why, codes in names.items()
+        ]
     return lines

@@ -580,9 +580,13 @@ class Session:
             if (key.machine, key.environment) == here and (key.benchmark, (key.implementation, key.case)) in wanted
         ]
 
-    def failures(self) -> dict[str, list[Failure]]:
-        """Return the recorded failures of each commit."""
-        return {commit: self._lines(commit, FAILURES, decode_failure) for commit in self.commits}
+    def failures(self, *, of_this_run: bool = False) -> dict[str, list[Failure]]:
+        """Return the recorded failures of each commit, or those of this run alone."""
+        recorded = {commit: self._lines(commit, FAILURES, decode_failure) for commit in self.commits}
+        return {
+            commit: [failure for failure in several if not of_this_run or failure.time >= self._began]
+            for commit, several in recorded.items()
+        }
 
     def wrong_errors(self) -> dict[str, list[Series]]:
         """Return, by commit, the errors that failed although the same call has a time."""

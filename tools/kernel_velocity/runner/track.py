@@ -301,6 +301,7 @@ def _report(work: Session, tier: str, out: TextIO) -> int:
         *short,
         *report.unproven_lines(measured),
         *report.absent_lines(measurements, failures),
+        *report.uncompiled_lines(work.series.figures, work.failures(of_this_run=True)),
     ]:
         print(line, file=out)
     out.flush()

@@ -69,6 +69,7 @@ from kernel_velocity.problem.problem import (
 from kernel_velocity.problem.problem_file import DTYPE, load_file, parameters_of
 from kernel_velocity.problem.problem_formats import copies
 from kernel_velocity.problem.traffic import traffic
+from kernel_velocity.problem.user_file import NEEDS_CUDA, lacking
 from kernel_velocity.suite.benchmark import FiguresBenchmark, _KernelBenchmark
 from kernel_velocity.suite.under_test import c_function
 
@@ -740,10 +741,14 @@ class _Implementation:
             arguments = [values[name] for name in _arguments(self.value)]
             try:
                 function(*arguments)  # compiles. There is no Bound yet whose functions it could replace
-            except ImportError as error:
-                if not (isinstance(error, ModuleNotFoundError) or str(error).startswith("cannot import name")):
-                    raise  # what is there is broken
-                raise NotImplementedError(f"neither this commit nor this Python has it: {error}") from None
+            except Exception as error:
+                is_name = isinstance(error, ImportError) and str(error).startswith("cannot import name")
+                if isinstance(error, ModuleNotFoundError) or is_name:
+                    raise NotImplementedError(f"neither this commit nor this Python has it: {error}") from None
+                reason = lacking(error, has_cuda=problem.device == "cuda")  # in a language for GPUs, on a CPU
+                if reason.startswith(NEEDS_CUDA):
+                    raise NotImplementedError(reason) from None
+                raise  # what is there is broken
             if output is None:
                 return fresh(lambda: function(*arguments))
             return Bound(lambda: function(*arguments), lambda: output, lambda: poison(output))
