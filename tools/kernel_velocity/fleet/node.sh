@@ -85,7 +85,7 @@ step tests $tests -k "not timers_agree" \
     $(grep -rlE 'mark\.cuda|on_every_device\(' tests --include='test_*.py' --exclude-dir=fake_cuda)
 step peaks $kv peaks
 measure core --range "$six" --rounds 4 --bench "Cuda.time_hot.*'(native|eager)'"
-step sharing python -m lab sharing --passes 3 --bench "'native'"
+step sharing $tests -rP -k share tests/engine/test_timers_agree.py
 # At other clocks a series is another one, which this history does not take. Its rounds have the energy, too.
 step clocks sh -c '"$@" && tail -n +1 results/node-locked/telemetry/*[!s].jsonl' - $kv track --machine node-locked \
     --no-site --no-ceilings --lock-clocks --range "$newest" --rounds 4 --bench "Cuda.time_hot.*'native'"
