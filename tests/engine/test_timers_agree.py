@@ -160,8 +160,8 @@ def longer_when_shared(every):
 @pytest.mark.cuda
 def test_series_that_share_a_process_read_as_in_their_own():
     """The mean over passes of each series, shared over isolated, is 1 within its interval or AGREE. -rP shows it."""
-    kernels = [SUITE.benchmark(kernel, "cuda") for kernel in ("matmul", "matmul_bias_relu", "quantize_int8_rows")]
-    every = [(bench.problem.kernel, "cuda", "native", case) for bench in kernels for case in bench.problem.core["cuda"]]
+    problems = SUITE.problems("cuda")
+    every = [(problem.kernel, "cuda", "native", case) for problem in problems for case in problem.core["cuda"]]
     apart = []
     for (kernel, *_, case), logs in longer_when_shared(every).items():
         longer, half = statistics.fmean(logs), t_975(PASSES - 1) * statistics.stdev(logs) / math.sqrt(PASSES)
