@@ -49,7 +49,7 @@ def figure(info: Mapping[str, Any], kernel: str, name: str, target: str) -> int:
         raise DamagedError(f"{INFO_NAME}: kernels.{kernel}: {name}: a whole number is wanted, got {str(value)[:60]!r}")
     if value is not None:
         return value
-    raise NotImplementedError(f"the build of this commit has no {kernel} for {target}")
+    raise NotImplementedError("the build of this commit has no such code")
 
 
 def ptxas_of(info: Mapping[str, Any]) -> dict[str, str]:

@@ -160,7 +160,7 @@ class FiguresBenchmark:
             names = compiled.functions(build_info(), str(self.problem.kernel), architecture)
             info = None if folder is None else find_info(folder)
             if info is None or not names:
-                raise NotImplementedError(f"the build of this commit has no {self.problem.kernel} for {architecture}")
+                raise NotImplementedError("the build of this commit has no such code")
             source, folder = GpuFile("*.so", names, (architecture,)), info.parent
         if architecture not in source.architectures:
             raise NotImplementedError(f"{implementation} is not compiled for {architecture}")
