@@ -64,7 +64,7 @@ from kernel_velocity.suite.under_test import ARTEFACTS, WHOLE, WHOLE_INFO, find_
 PATH_FILE = "kernel-velocity.pth"
 # Of a path file: who asks Python for its site folders gets the host's, too. NVIDIA's packages look for each other's
 # libraries there (cuda-pathfinder). Python itself, which would read path files of editable installs, asks otherwise.
-_NAMED = "import site; site.getsitepackages = (lambda of: lambda *a: of(*a) + ([] if a else {}))(site.getsitepackages)"
+_LISTED = "import site; site.getsitepackages = (lambda of: lambda *a: of(*a) + ([] if a else {}))(site.getsitepackages)"
 OURS = Path(__file__).resolve().parents[2]  # the folder that this package is imported from, in a checkout or installed
 FAILED_FOLDER = "asv-build-failed"
 BACKUP_FOLDER = "asv-build-before"  # outside asv's cache, which removes what has no time stamp after every build
@@ -283,8 +283,9 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
     def _link(self, commit: str | None) -> None:
         """Write the path file: what a commit's build made unless None, this package, the host's packages."""
         build, folders = [] if commit is None else [self.unpacked(commit)], host_site_folders(sys.path)
-        named = _NAMED.format(list(map(str, folders)))
-        lines = dict.fromkeys([*build, OURS, *folders, named, *chain.from_iterable(map(lines_of_path_files, folders))])
+        listing = _LISTED.format(list(map(str, folders)))
+        of_wheels = chain.from_iterable(map(lines_of_path_files, folders))
+        lines = dict.fromkeys([*build, OURS, *folders, listing, *of_wheels])
         replace_text(self._path_file(), "".join(f"{line}\n" for line in lines))
 
     def run(self, args: list[str], **kwargs: Any) -> Any:
