@@ -15,7 +15,7 @@ from kernel_velocity.findings.report import as_json, as_junit, as_markdown
 from kernel_velocity.results.records import Commit
 from kernel_velocity.runner.figures import Side
 from kernel_velocity.suite.counting import Call
-from tests.counts.counting import COUNTS, gate, repository_of
+from tests.counts.counting import COUNTS, DEFINITION, gate, repository_of
 
 SCALE, NORM = Call("scale", "native", "float32-4k"), Call("norm", "native", "float32-4k")
 INSTRUCTIONS, READS = (FigureKey("scale", "native", "float32-4k-avx2", name) for name in ("instructions", "reads"))
@@ -135,20 +135,6 @@ HEAD = (
     .replace("return scale(out, x, n); }", "return *(volatile int *)0; }", 1)
     .replace("int gone", "int other")
 )
-DEFINITION = """
-import kernel_velocity as kv
-
-@kv.benchmark(cases=["float32-1k"], counts=["float32-1k"], devices=["cpu"])
-class {name}:
-    def inputs(n):
-        import torch
-        return torch.randn(n)
-
-    def reference(x):
-        return 2 * x
-
-    native = kv.native("libscale.so", "int {name}(float* out, const float* x, int n)")
-"""
 
 
 @pytest.fixture(scope="module")

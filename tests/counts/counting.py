@@ -27,6 +27,22 @@ def can_count():
 TOOLS = Path(__file__).parents[2] / "tools"
 COUNTS = pytest.mark.skipif(bool(can_count()), reason=can_count() or "can count")
 
+# Of a kernel {name} of libscale.so
+DEFINITION = """
+import kernel_velocity as kv
+
+@kv.benchmark(cases=["float32-1k"], counts=["float32-1k"], devices=["cpu"])
+class {name}:
+    def inputs(n):
+        import torch
+        return torch.randn(n)
+
+    def reference(x):
+        return 2 * x
+
+    native = kv.native("libscale.so", "int {name}(float* out, const float* x, int n)")
+"""
+
 
 class Memory:
     """Stands for a tensor: bytes at an address."""

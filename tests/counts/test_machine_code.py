@@ -65,7 +65,8 @@ def test_classes_of_amd(kind, opcodes):
     assert {name: amd_code.class_of(name) for name in opcodes.split()} == dict.fromkeys(opcodes.split(), kind)
 
 
-def test_innermost_loops_and_padding():
+def test_instructions_of_nvdisasm():
+    """Innermost loops, and code without addresses and padding."""
     lines = [
         ("MOV", "R1,RZ"),
         ("FADD", "R1,R1,R2"),  # 0x10: the outer loop
@@ -77,8 +78,24 @@ def test_innermost_loops_and_padding():
         ("BRA", "0x70"),  # to itself
         ("NOP", ""),
     ]
-    mix = machine_code._mix([{"opcode": opcode, "operands": operands} for opcode, operands in lines])
+    jumps = {"other-attributes": {"control-flow": "True"}}
+    instructions = [
+        {"opcode": opcode, "operands": operands} | (jumps if opcode.startswith("BRA") else {})
+        for opcode, operands in lines
+    ]
+    instructions[3]["predicate"] = "@P0"
+    mix = machine_code._mix("kernel", instructions)
     assert mix.classes == {"other": 1, "float32": 1, "global": 1, "local": 1, "branch": 3}
     assert mix.loops == {"global": 1, "local": 1, "branch": 1}
     assert mix.local_bytes == {0x30: 8}
     assert mix.details["global LDG.128"] == 1
+    assert mix.code.splitlines() == [
+        "kernel:",
+        "        MOV R1,RZ",
+        "L1:     FADD R1,R1,R2",
+        "L2:     LDG.E.128 R4,[R2.64]",
+        "        @P0 STL.64 [R1],R4",
+        "        BRA L2",
+        "        BRA.U !UP0 L1",
+        "        EXIT",
+    ]

@@ -33,9 +33,8 @@ def counted(folder, source, *options):
     x, out = Memory(4 * SIZE), Memory(4 * SIZE)
     library = compiled(folder / "build", source, *OPTIONS, *options)
     arguments = pointer(out), pointer(x), ctypes.c_int(SIZE)
-    return callgrind.count(
-        call(library, "scale", *arguments, result=None, inputs=[x], outputs=[out]), folder / "results"
-    )
+    what = call(library, "scale", *arguments, result=None, inputs=[x], outputs=[out])
+    return callgrind.count(what, folder / "results").counts
 
 
 @pytest.fixture(scope="module")

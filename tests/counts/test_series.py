@@ -115,7 +115,7 @@ def test_kernels_of_this_repository_are_counted(kernel, tmp_path, monkeypatch):
     monkeypatch.setenv("KV_THREADS", "2")  # counts are of one
     bench = SUITE.figures(kernel, "cpu")
     (case,) = bench.problem.counts
-    counts = bench().count("native", case)
+    counts, _ = bench().count("native", case)
     lines = bench.problem.get_bytes(bench.problem.test_case(case)) / 64
     assert lines <= counts["ll_misses"] < 1.7 * lines  # matmul packs its factors, too
     # valgrind counts each element that a multiply-add of vectors reads, so there may be more reads than instructions

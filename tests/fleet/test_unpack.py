@@ -11,6 +11,7 @@ import pytest
 from asv.results import iter_results
 
 from kernel_velocity import files, lock
+from kernel_velocity.counts import listing
 from kernel_velocity.engine import telemetry
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.fleet import unpack
@@ -219,6 +220,19 @@ def test_run_that_ended_before_it_measured_is_kept(tmp_path, home):
     assert (home.results / "h200" / "runs" / node.STAMP / "summary.md").exists()
     later = node.tar(tmp_path, home.commits, written=node.WRITTEN + 900)
     assert run(home, later)[0] == 0 and home.stored(0).exists()
+
+
+def test_machine_code_comes_along_unless_it_is_damaged(tmp_path, home):
+    code = "results/code"
+    stored = []
+
+    def with_code(folder):
+        stored.extend(listing.store(text, folder / code) for text in ("kernel:\n", "damaged"))
+        listing.path(folder / code, stored[1]).write_bytes(b"no xz")
+
+    assert run(home, node.tar(tmp_path, home.commits, edit=with_code))[0] == 0
+    assert [listing.read(home.results / "code", digest) for digest in stored] == ["kernel:\n", None]
+    assert len([*(home.results / "code").iterdir()]) == 1
 
 
 def test_another_repository_is_refused(tmp_path, home):

@@ -54,6 +54,18 @@ def test_session_like_the_last_is_not_appended(tmp_path):
     assert lines.beside(file, sessions.SUFFIX) == tmp_path / "bench-1" / "telemetry" / "abc-env.sessions.jsonl"
 
 
+def test_listings_are_those_of_the_last_session_of_equal_code(tmp_path):
+    file = tmp_path / "bench-1" / "abc-env.json"
+    read = dataclasses.replace(FIRST, began=110.0, listings={"matmul native sm_80": "1", "matmul native sm_90": "2"})
+    again = dataclasses.replace(FIRST, began=130.0, listings={"matmul native sm_90": "3"})
+    for session in (FIRST, read, dataclasses.replace(FIRST, began=120.0), again):
+        lines.append_session(file, session)
+    lines.append_session(file, dataclasses.replace(FIRST, began=140.0, code={"matmul": "b"}))
+    recorded = lines.read_sessions(file, [])
+    assert [session.began for session in recorded] == [100.0, 110.0, 130.0, 140.0]
+    assert [[*session.listings.values()] for session in recorded] == [[], ["1", "2"], ["1", "3"], []]
+
+
 def test_malformed_session_line_is_noted_and_survives(tmp_path):
     file = tmp_path / "bench-1" / "abc-env.json"
     lines.append_session(file, FIRST)

@@ -5,6 +5,7 @@ import shutil
 import git
 import pytest
 
+from kernel_velocity.counts import listing
 from kernel_velocity.findings.finding import State
 from kernel_velocity.site.pages import commit_facts
 from kernel_velocity.site.text import Cell
@@ -169,10 +170,42 @@ def test_figures_of_code_that_differ(tree):
         edit(results_file(tree, index), lambda data, row=row: data["results"].update({name: row}))
     assert [len(commit(tree, tree.commits[index]).figures.rows) for index in range(4)] == [0, 0, 0, 1]
     ((of, *values),) = commit(tree, tree.commits[3]).figures.rows
-    assert of.text == "matmul: instructions of a call, float32-8x8x8-avx2"
+    assert of == "matmul: instructions of a call, float32-8x8x8-avx2"
     assert values == ["1,000", "1,010", "+10 (1.00%)", tree.commits[1][:8]]
     (html,) = [rendered(made) for made in commit_facts.build(read(tree)) if tree.commits[3][:8] in made.name]
     assert "instructions of a call" in html and "More or fewer is not slower or faster" in html
+
+
+def test_machine_code_beside_that_of_the_commit_before(tree, monkeypatch):
+    def add(index, **texts):
+        listings = {f"matmul native {case}": listing.store(text, tree.results / "code") for case, text in texts.items()}
+        add_session(tree, index, code={"matmul": f"{index}"}, listings=listings)
+
+    add(0, sm_80="kernel:\n        FADD R1,R1,R2\n", sm_90="kernel:\n        EXIT\n", avx2="f:\n        ret\n")
+    add(
+        2,
+        sm_80="kernel:\n        FADD R7,R7,R2\n",
+        sm_90="kernel:\n        EXIT\n",
+        avx2="f:\n        leave\n        ret\n",
+    )
+    page = commit(tree, tree.commits[2])
+    ((_, against, (cpu, gpu)),) = page.code
+    assert against == tree.commits[0][:8]
+    assert [(of["name"], of["summary"]) for of in (cpu, gpu)] == [
+        ("matmul native avx2", "1 line added, 0 removed"),
+        ("matmul native sm_80", "only registers, labels and places on the stack differ"),
+    ]
+    assert [(row.kind, row.after.strip()) for row in cpu["rows"]] == [
+        ("equal", "f:"),
+        ("more", "leave"),
+        ("equal", "ret"),
+    ]
+    monkeypatch.setattr(commit_facts, "MOST_LINES", 2)
+    pages = {made.name: rendered(made) for made in commit_facts.build(read(tree)) if tree.commits[2][:8] in made.name}
+    assert "1 more line" in pages[f"commit-{tree.commits[2][:8]}.html"] and "leave" in pages[page.code_href]
+    shutil.rmtree(tree.results / "code")
+    ((*_, lost),) = commit(tree, tree.commits[2]).code
+    assert [of["summary"] for of in lost] == ["its machine code is not in these results"] * 2
 
 
 def test_sources_that_a_commit_changed(tmp_path):

@@ -11,5 +11,6 @@ It imports the leaves alone, so that the suite, `runner` and `ab` can use it.
     gpu_code.py       what runs of fatbins, cubins and PTX, and what the kernels in them take
     gpu_figures.py    figures of the GPU kernels in NVIDIA's machine code, and the occupancy of any
     gpu_sources.py    where GPU code is: files of a build, and what functions of definitions compile
+    listing.py        machine code as text without addresses, which commits are compared by
     machine_code.py   the instructions of a cubin by class, as nvdisasm reads them
 """

@@ -21,11 +21,13 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from kernel_velocity.counts import listing
 from kernel_velocity.counts.c_call import NotCountedError
 from kernel_velocity.counts.elf import MAGIC, NOTE, Elf
 from kernel_velocity.counts.gpu_figures import Compiled, occupied, readable
+from kernel_velocity.counts.listing import Instruction
 from kernel_velocity.counts.machine_code import CLASSES, OTHER
 from kernel_velocity.names import MIX
 
@@ -69,6 +71,14 @@ _CLASSES = {  # the first that matches counts
 }
 
 
+class _Code(NamedTuple):
+    """The instructions of a kernel."""
+
+    figures: dict[str, int]
+    details: Mapping[str, int]  # their number by opcode
+    listing: str  # as listing.py writes it
+
+
 class AmdKernels(ABC):
     """Kernels of one architecture, as a code object or assembly has them."""
 
@@ -106,17 +116,18 @@ class AmdKernels(ABC):
             figures["shared_bytes"],
         )
         figures |= {} if held is None else {"occupancy": held.warps}
-        of_code, details = self._of_code(kernel, missing)
+        of_code = self._of_code(kernel, missing)
         return Compiled(
-            figures=figures | of_code,
+            figures=figures | of_code.figures,
             missing=missing,
-            details=details,
+            details=of_code.details,
             occupancies={} if held is None else {kernel: str(held)},
+            code=of_code.listing,
         )
 
     @abstractmethod
-    def _of_code(self, kernel: str, missing: dict[str, str]) -> tuple[dict[str, int], Counter[str]]:
-        """Return figures of the instructions, and their number by opcode. Add what is missing."""
+    def _of_code(self, kernel: str, missing: dict[str, str]) -> _Code:
+        """Return what the instructions tell. Add what is missing."""
 
 
 class _Assembly(AmdKernels):
@@ -131,13 +142,13 @@ class _Assembly(AmdKernels):
         super().__init__(match[1], {kernel["name"]: kernel for kernel in kernels if "name" in kernel})
         self._functions = dict(_FUNCTION.findall(text))
 
-    def _of_code(self, kernel: str, missing: dict[str, str]) -> tuple[dict[str, int], Counter[str]]:
+    def _of_code(self, kernel: str, missing: dict[str, str]) -> _Code:
         text = self._functions.get(kernel, "")
-        figures, details = _counted(kernel, text, missing)
+        figures, details, code = _counted(kernel, text, missing)
         figures["spill_bytes"] = sum(map(int, _SPILLED.findall(text)))
-        if code := _CODE_BYTES.search(text):
-            figures["code_bytes"] = int(code[1])
-        return figures, details
+        if size := _CODE_BYTES.search(text):
+            figures["code_bytes"] = int(size[1])
+        return _Code(figures, details, code)
 
 
 class _CodeObject(AmdKernels):
@@ -152,12 +163,12 @@ class _CodeObject(AmdKernels):
         kernels = [{name[1:]: value for name, value in of.items()} for of in metadata.get(_KERNELS, ())]
         super().__init__(target[0] if target else "", {kernel["name"]: kernel for kernel in kernels})
 
-    def _of_code(self, kernel: str, missing: dict[str, str]) -> tuple[dict[str, int], Counter[str]]:
+    def _of_code(self, kernel: str, missing: dict[str, str]) -> _Code:
         try:
-            figures, details = _counted(kernel, self._disassembled(kernel), missing)
+            figures, details, code = _counted(kernel, self._disassembled(kernel), missing)
         except NotCountedError as error:
             missing |= dict.fromkeys(MIX, str(error))
-            figures, details = {}, Counter()
+            figures, details, code = _Code({}, {}, "")
         if self._kernels[kernel].get("vgpr_spill_count"):  # scalar ones go to vector registers
             missing["spill_bytes"] = "a code object does not say which accesses are spills, assembly does"
         else:
@@ -165,7 +176,7 @@ class _CodeObject(AmdKernels):
         start = self._elf.find(kernel)
         if start is not None and (span := self._elf.function(start)):
             figures["code_bytes"] = span.size
-        return figures, details
+        return _Code(figures, details, code)
 
     def _disassembled(self, kernel: str) -> str:
         """Return the instructions of a kernel as assembly, with labels.
@@ -293,14 +304,16 @@ def _objdump() -> str:
     return program
 
 
-def _counted(kernel: str, text: str, missing: dict[str, str]) -> tuple[dict[str, int], Counter[str]]:
+def _counted(kernel: str, text: str, missing: dict[str, str]) -> _Code:
     """Return the instructions of a kernel's assembly by class, and by opcode."""
+    kinds, details, loops, code = _instructions(text)
+    listed = listing.written(kernel, code) if code else ""
     if _CALL.search(text):
         why = f"{readable(kernel)} calls functions, which are not followed in code for AMD's GPUs"
         missing |= dict.fromkeys(MIX, why)
-        return {}, Counter()
-    kinds, details, loops = _instructions(text)
-    return {name: kinds[name.removesuffix("_instructions")] for name in MIX} | {"loop_instructions": loops}, details
+        return _Code({}, {}, listed)
+    figures = {name: kinds[name.removesuffix("_instructions")] for name in MIX}
+    return _Code(figures | {"loop_instructions": loops}, details, listed)
 
 
 def class_of(opcode: str, operands: str = "") -> str:
@@ -308,13 +321,13 @@ def class_of(opcode: str, operands: str = "") -> str:
     return next((name for name, pattern in _CLASSES.items() if pattern.match(f"{opcode} {operands}")), OTHER)
 
 
-def _instructions(text: str) -> tuple[Counter[str], Counter[str], int]:
-    """Return the instructions by class, those by opcode, and how many are in innermost loops."""
+def _instructions(text: str) -> tuple[Counter[str], Counter[str], int, list[Instruction]]:
+    """Return the instructions by class, those by opcode, how many are in innermost loops, and themselves."""
     kinds, details, labels = Counter[str](), Counter[str](), dict[str, int]()
-    number, loops = 0, list[range]()
+    lines = list[tuple[str, str]]()
     for line in text.splitlines():
         if label := _LABEL.match(line):
-            labels[label[1]] = number
+            labels[label[1]] = len(lines)
         instruction = _INSTRUCTION.match(line)
         if instruction is None or _PADDING.match(instruction[1]):
             continue
@@ -322,11 +335,16 @@ def _instructions(text: str) -> tuple[Counter[str], Counter[str], int]:
         kind = class_of(opcode, operands)
         kinds[kind] += 1
         details[f"{kind} {opcode}"] += 1
-        number += 1
-        if _JUMP.match(opcode) and operands in labels:
-            loops.append(range(labels[operands], number))
+        lines.append((opcode, operands))
+    code = [
+        Instruction(at, opcode, labels[operands]) if operands in labels else Instruction(at, f"{opcode} {operands}")
+        for at, (opcode, operands) in enumerate(lines)
+    ]
+    loops = [
+        range(goes, at + 1) for at, opcode, goes in code if goes is not None and goes <= at and _JUMP.match(opcode)
+    ]
     innermost = [
         loop for loop in loops if not any(o != loop and o.start >= loop.start and o.stop <= loop.stop for o in loops)
     ]
     assert set(kinds) <= set(CLASSES)
-    return kinds, details, len({at for loop in innermost for at in loop})
+    return kinds, details, len({at for loop in innermost for at in loop}), code

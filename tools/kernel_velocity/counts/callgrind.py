@@ -26,7 +26,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
+from kernel_velocity.counts import listing
 from kernel_velocity.counts.c_call import CCall, NotCountedError
 from kernel_velocity.files import replace_text
 from kernel_velocity.names import COUNTED_ON, COUNTS
@@ -103,8 +105,15 @@ class CountError(RuntimeError):
     """A count that cannot be right."""
 
 
-def count(call: CCall, cache: Path) -> dict[str, int]:
-    """Return what one call executes, by the names of COUNTS.
+class Execution(NamedTuple):
+    """What a call executes."""
+
+    counts: dict[str, int]  # by the names of COUNTS
+    code: str  # the functions of its library that ran, as listing.py writes them
+
+
+def count(call: CCall, cache: Path) -> Execution:
+    """Return what one call executes.
 
     Args:
         cache: a folder for results: the same code on the same data is counted once.
@@ -116,16 +125,16 @@ def count(call: CCall, cache: Path) -> dict[str, int]:
     valgrind, version = _valgrind()
     source = _driver(call)
     result_file = cache / f"{_key(call, source, version)}.json"
-    with suppress(OSError, ValueError):
-        counts = json.loads(result_file.read_text(encoding="ascii"))
-        if isinstance(counts, dict) and counts.keys() == set(COUNTS) and all(type(n) is int for n in counts.values()):
-            return counts
+    with suppress(OSError, ValueError, TypeError, AttributeError):
+        counts, code = json.loads(result_file.read_text(encoding="ascii"))
+        if counts.keys() == set(COUNTS) and all(type(n) is int for n in counts.values()) and isinstance(code, str):
+            return Execution(counts, code)
     with tempfile.TemporaryDirectory(prefix="kv-counts-") as folder:
         _compile(source, Path(folder))
         Path(folder, "data").write_bytes(call.memory)
-        counts = _parsed(_run(valgrind, call, Path(folder)), call)
-    replace_text(result_file, json.dumps(counts))
-    return counts
+        execution = _parsed(_run(valgrind, call, Path(folder)), call)
+    replace_text(result_file, json.dumps(execution))
+    return execution
 
 
 def counted_by() -> dict[str, str]:
@@ -224,7 +233,7 @@ def _run(valgrind: str, call: CCall, folder: Path) -> str:
         NotCountedError: the call cannot be made there.
     """
     options = ["-q", "--tool=callgrind", f"--toggle-collect={COUNTED}", "--cache-sim=yes", *CACHES]
-    options += ["--compress-strings=no", "--callgrind-out-file=counted"]
+    options += ["--dump-instr=yes", "--compress-strings=no", "--compress-pos=no", "--callgrind-out-file=counted"]
     inherited = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", RUN) if name in os.environ}
     limited = ["/bin/sh", "-c", f'ulimit -S -t {LONGEST}; exec "$0" "$@"']
     done = subprocess.run(
@@ -267,25 +276,31 @@ def _last(text: str) -> str:
     return " ".join(lines[-1].split()) if lines else "no reason given"
 
 
-def _parsed(text: str, call: CCall) -> dict[str, int]:
-    """Return the counts of all that `kv_counted` calls, from a file of callgrind.
+def _parsed(text: str, call: CCall) -> Execution:
+    """Return all that `kv_counted` calls, from a file of callgrind.
 
     Raises:
         CountError: it calls nothing.
     """
     events: list[str] = []
     sums: Counter[str] = Counter()
-    function = before = ""
+    addresses: list[int] = []
+    file = function = before = ""
     for line in text.splitlines():
         if line.startswith("events: "):
             events = line.split()[1:]
+        elif line.startswith("ob="):
+            file = line.removeprefix("ob=")
         elif line.startswith("fn="):
             function = line.removeprefix("fn=")
-        elif before.startswith("calls=") and function == COUNTED:  # a line of the source, and counts up to the last
-            sums.update(dict(zip(events, map(int, line.split()[1:]), strict=False)))
+        elif before.startswith("calls=") and function == COUNTED:  # address, line of the source, and counts
+            sums.update(dict(zip(events, map(int, line.split()[2:]), strict=False)))
+        elif line.startswith("0x") and file == str(call.library):
+            addresses.append(int(line.split()[0], 16))
         before = line
     if not sums["Ir"]:
         raise CountError(
             f"callgrind counts no instruction of {call.symbol} of {call.library.name}: it saw no call that returns"
         )
-    return {name: sum(sums[event] for event in _SUMS[name]) for name in COUNTS}
+    counts = {name: sum(sums[event] for event in _SUMS[name]) for name in COUNTS}
+    return Execution(counts, listing.executed(call.library, addresses))

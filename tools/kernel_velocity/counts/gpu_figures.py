@@ -32,6 +32,7 @@ class Compiled:
     missing: Mapping[str, str] = field(default_factory=dict)  # why figures are not there
     details: Mapping[str, int] = field(default_factory=dict)  # instructions by opcode
     occupancies: Mapping[str, str] = field(default_factory=dict)  # by kernel, in words
+    code: str = ""  # as listing.py writes it. Empty where no program here reads it
 
     def figure(self, name: str) -> int:
         """Return a figure.
@@ -57,6 +58,7 @@ def combined(parts: Sequence[Compiled]) -> Compiled:
         missing=missing,
         details=machine_code.total(part.details for part in parts),
         occupancies={name: text for part in parts for name, text in part.occupancies.items()},
+        code="" if not all(part.code for part in parts) else "".join(part.code for part in parts),
     )
 
 
@@ -107,6 +109,7 @@ def of_cubin(cubin: Cubin, kernel: str, cache: Path, threads: int | None = None,
         missing=missing,
         details=machine_code.total(part.details for part in parts),
         occupancies=words,
+        code="".join(part.code for part in parts),
     )
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import lzma
 import os
 import re
 import shutil
@@ -25,10 +26,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from kernel_velocity.counts import listing
 from kernel_velocity.counts.c_call import NotCountedError
-from kernel_velocity.files import replace_text
+from kernel_velocity.counts.gpu_code import without_file
+from kernel_velocity.counts.listing import Instruction
+from kernel_velocity.files import replace_bytes
 
 METHOD = "sass1"  # part of the version of a series. Raise the number with anything below that changes counts
 INSTALL = "no nvdisasm: `pip install nvidia-cuda-nvdisasm`, or a CUDA toolkit on PATH"
@@ -79,6 +83,7 @@ class Mix(NamedTuple):
     details: Mapping[str, int]  # by opcode, with width, shape or types: "global LDG.128"
     loops: Mapping[str, int]  # the classes of the innermost loops
     local_bytes: Mapping[int, int]  # that a thread moves by a store or load of local memory, by its offset
+    code: str  # as listing.py writes it
 
 
 def of_cubin(content: bytes, cache: Path) -> dict[str, Mix]:
@@ -92,12 +97,12 @@ def of_cubin(content: bytes, cache: Path) -> dict[str, Mix]:
     """
     program = nvdisasm()
     key = hashlib.sha256(f"{METHOD}\0{version()}\0".encode() + content).hexdigest()
-    path = cache / f"{key}.json"
-    with suppress(OSError, ValueError, TypeError, AttributeError):
-        functions = json.loads(path.read_text(encoding="ascii"))
+    path = cache / f"{key}.json.xz"
+    with suppress(OSError, ValueError, TypeError, AttributeError, lzma.LZMAError):
+        functions = json.loads(lzma.decompress(path.read_bytes()))
         return {
-            name: Mix(classes, details, loops, {int(at): count for at, count in local.items()})
-            for name, (classes, details, loops, local) in functions.items()
+            name: Mix(classes, details, loops, {int(at): count for at, count in local.items()}, code)
+            for name, (classes, details, loops, local, code) in functions.items()
         }
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(content)
@@ -111,11 +116,11 @@ def of_cubin(content: bytes, cache: Path) -> dict[str, Mix]:
             name = function["function-name"]
             owner = name.split("$")[1] if name.startswith("$") else name
             sections.setdefault(owner, []).extend(function["sass-instructions"])
-        mixes = {name: _mix(instructions) for name, instructions in sections.items()}
+        mixes = {name: _mix(name, instructions) for name, instructions in sections.items()}
     except (ValueError, LookupError, TypeError):
         why = " ".join((done.stderr.strip().splitlines() or [f"it ends with status {done.returncode}"])[-1].split())
         raise NotCountedError(f"{program} does not read the machine code: {why}") from None
-    replace_text(path, json.dumps(mixes))
+    replace_bytes(path, lzma.compress(json.dumps(mixes).encode()))
     return mixes
 
 
@@ -158,7 +163,7 @@ def read_by() -> dict[str, str]:
         return {}
 
 
-def _mix(instructions: Sequence[Mapping[str, str]]) -> Mix:
+def _mix(name: str, instructions: Sequence[Mapping[str, str]]) -> Mix:
     texts = [(instruction["opcode"], instruction.get("operands", "")) for instruction in instructions]
     loops = [range(target, at + 1) for at, target in _backward(texts)]
     padding = {at for at, (opcode, _) in enumerate(texts) if opcode == "NOP" or range(at, at + 1) in loops}
@@ -176,7 +181,18 @@ def _mix(instructions: Sequence[Mapping[str, str]]) -> Mix:
         of_loops[kind] += at in looped
         if kind == "local":
             local[at * BYTES] = _width(opcode)
-    return Mix(dict(classes), dict(details), {kind: count for kind, count in of_loops.items() if count}, local)
+    code = [_instruction(at, instruction) for at, instruction in enumerate(instructions) if at not in padding]
+    text = listing.written(without_file(name), code)
+    return Mix(dict(classes), dict(details), {kind: count for kind, count in of_loops.items() if count}, local, text)
+
+
+def _instruction(at: int, instruction: Mapping[str, Any]) -> Instruction:
+    """Return an instruction of nvdisasm's, its jump to an address of the function apart."""
+    words = [instruction.get(name, "") for name in ("predicate", "opcode", "operands")]
+    goes = _ADDRESS.search(words[2]) if "control-flow" in instruction.get("other-attributes", ()) else None
+    if goes is None:
+        return Instruction(at, " ".join(words))
+    return Instruction(at, " ".join([*words[:2], words[2][: goes.start()]]), int(goes[1], 16) // BYTES)
 
 
 def _backward(texts: Sequence[tuple[str, str]]) -> Iterator[tuple[int, int]]:

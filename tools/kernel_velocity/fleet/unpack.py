@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from kernel_velocity import documents, lock, units
+from kernel_velocity.counts import listing
 from kernel_velocity.documents import lines_of
 from kernel_velocity.engine.stopping import from_environment, method_hash
 from kernel_velocity.errors import ResultsError
@@ -30,6 +31,7 @@ from kernel_velocity.results import git, lines
 from kernel_velocity.results.asv_file import Series, StoredFile, StoredSeries, check_machine
 from kernel_velocity.results.ingest import by_series
 from kernel_velocity.results.reader import FORMAT_VERSION, parameter
+from kernel_velocity.results.sessions import CODE
 from kernel_velocity.suite import config
 
 # What makes a machine another one; memory and kernel move with the rental
@@ -117,6 +119,9 @@ def _merge(args: argparse.Namespace, manifest: Manifest, folder: Path, out: Text
     if paths and renewed:
         replace_text(described, json.dumps(suite, indent=4, sort_keys=True) + "\n")
         print(f"{described}: {units.count(renewed, 'benchmark')} added or renewed", file=out)
+    for stored in sorted((source / CODE).glob("*")):
+        if text := listing.read(source / CODE, stored.name.partition(".")[0]):
+            listing.store(text, results / CODE)
     merged = []
     for path in paths:
         try:
@@ -132,7 +137,8 @@ def _merge(args: argparse.Namespace, manifest: Manifest, folder: Path, out: Text
         return ResultsError.exit_code
     if not renewed and not any(file.changed for file in merged):
         print("nothing new: the results of the tar are here already", file=out)
-    print(f"Next: kv report\n      git add -f {machine} {described}", file=out)
+    code = f" {results / CODE}" if (results / CODE).is_dir() else ""
+    print(f"Next: kv report\n      git add -f {machine} {described}{code}", file=out)
     return 0
 
 

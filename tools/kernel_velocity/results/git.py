@@ -174,6 +174,23 @@ def difference(repository: Path, commit: str, paths: Iterable[str]) -> str:
     return shown.stdout if shown.returncode == 0 else ""
 
 
+def changed_lines_of(before: str, after: str) -> list[tuple[range, range]]:
+    """Return which lines of two texts differ, as ranges of lines from 0, in order. One of a pair may be empty."""
+    options = ("--no-color", "--no-ext-diff", "--histogram", "--unified=0")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in (("before", before), ("after", after)):
+            Path(folder, name).write_text(text, encoding="utf-8")
+        shown = run(Path(folder), "diff", "--no-index", *options, "before", "after").stdout
+    hunks = re.findall(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", shown, re.MULTILINE)
+    return [(_numbered(*hunk[:2]), _numbered(*hunk[2:])) for hunk in hunks]
+
+
+def _numbered(first: str, count: str) -> range:
+    number = int(count or 1)
+    start = int(first) - 1 if number else int(first)  # of no lines git names the one before
+    return range(start, start + number)
+
+
 def _tags(repo: git.Repo) -> dict[str, tuple[str, ...]]:
     """Return the names of the tags by the commit that they point at. A tag of anything else is left out."""
     listed = repo.git.for_each_ref(

@@ -266,8 +266,13 @@ def read_sessions(results_file: Path, notes: list[str]) -> tuple[SessionFacts, .
 
 
 def append_session(results_file: Path, session: SessionFacts) -> None:
-    """Add a session unless it differs from the last one only in its time. The file is replaced at once."""
+    """Add a session unless it differs from the last one only in its time. The file is replaced at once.
+
+    Machine code that the session did not read is that of the last one, where the code hashes are equal.
+    """
     path, recorded = beside(results_file, sessions.SUFFIX), read_sessions(results_file, [])
+    if recorded and recorded[-1].code == session.code:
+        session = replace(session, listings={**recorded[-1].listings, **session.listings})
     if not recorded or replace(recorded[-1], began=session.began) != session:
         lines = decoded(sound_texts(path), sessions.decode)
         before = [text if isinstance(record, ValueError) else sessions.encode(record) for _, text, record in lines]

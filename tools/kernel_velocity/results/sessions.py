@@ -9,7 +9,8 @@ commit and differs from the session before:
 `t` is when the session began (Unix time, s). `facts` are of the machine. `code` has a hash of each kernel's code,
 `ptxas` the CUDA compiler's summary of it, where there is one. `whole` says why a kernel's hash is that of the whole
 build, although the section names its functions. `counted` says what counts (callgrind.py), where something does:
-method, version, settings.
+method, version, settings. `listings` has the digests of the machine code (counts/listing.py), by kernel, implementation
+and case. Its text is `results/code/<digest>.txt.xz`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from kernel_velocity.documents import with_checksum
 from kernel_velocity.engine.telemetry import TelemetryError, parse
 
 SUFFIX = ".sessions.jsonl"
+CODE = "code"  # folder of the results with the listings of machine code
 # Facts of how a commit was built; no series but those of our own code shows them.
 COMPILERS = frozenset({"cxx compiler", "cxx compiler version", "cuda compiler version"})
 # Facts that the last digits of a result follow from: another of these computes other errors from the same code.
@@ -43,12 +45,13 @@ class SessionFacts:
     ptxas: Mapping[str, str] = field(default_factory=dict)  # kernel -> registers and spills, as text
     whole: Mapping[str, str] = field(default_factory=dict)  # kernel -> why its hash is that of the whole build
     counted: Mapping[str, str] = field(default_factory=dict)  # what counts: its method, valgrind's version, settings
+    listings: Mapping[str, str] = field(default_factory=dict)  # "matmul native sm_90" -> digest of its machine code
 
 
 def encode(session: SessionFacts) -> str:
     """Return the line of a session, without newline."""
     line = {"t": round(session.began, 3), "facts": dict(session.facts), "code": dict(session.code)}
-    line |= {key: dict(texts) for key in ("ptxas", "whole", "counted") if (texts := getattr(session, key))}
+    line |= {key: dict(texts) for key in ("ptxas", "whole", "counted", "listings") if (texts := getattr(session, key))}
     return with_checksum(json.dumps(line, separators=(",", ":"), sort_keys=True))
 
 
@@ -62,7 +65,7 @@ def decode(line: str) -> SessionFacts:
     began = raw.get("t")
     if not bounds.is_moment(began):
         raise TelemetryError(f"t: a Unix time is wanted, got {began!r}")
-    texts = {key: _texts(raw, key) for key in ("facts", "code", "ptxas", "whole", "counted")}
+    texts = {key: _texts(raw, key) for key in ("facts", "code", "ptxas", "whole", "counted", "listings")}
     return SessionFacts(began=began, **texts)
 
 

@@ -48,6 +48,7 @@ class Side:
     died: set[Counted] = field(default_factory=set)  # of `failed`, those that ended the process
     errors: dict[Output, float] = field(default_factory=dict)
     code: dict[Call, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)  # of GPU code (suite/counting.py)
+    listings: dict[Call, str] = field(default_factory=dict)  # of machine code (counts/listing.py)
 
     def reason(self, call: Call) -> str:
         """Return why a call has no counts here. "" where it has some."""
@@ -141,6 +142,8 @@ class _Worker:
         elif isinstance(counts, dict) and isinstance(call, Call):
             of = call.kernel, call.implementation, call.of_series
             side.figures |= {FigureKey(*of, name): n for name, n in counts.items()}
+            if code := answer.get("code"):
+                side.listings[call] = str(code)
         if "details" in answer and isinstance(call, Call):
             side.code[call] = {name: of for name, of in answer.items() if isinstance(of, dict)}
         for kind, texts in (("unavailable", side.unavailable), ("failed", side.failed)):
@@ -167,8 +170,8 @@ def axes(suite: Suite, benchmark: str) -> list[list[str]]:
 
 def values(
     suite: Suite, build: Path, wanted: Sequence[Series], variables: Mapping[str, str]
-) -> dict[Series, float | Missing]:
-    """Return the values of some `track_*` series of a build.
+) -> tuple[dict[Series, float | Missing], dict[str, str]]:
+    """Return the values of some `track_*` series of a build, and its machine code: listings by what they are of.
 
     Args:
         variables: of the environment of the process that counts.
@@ -179,10 +182,11 @@ def values(
     info = fingerprint.build_info(build)
     calls = {series: _call(suite, series) for series in wanted}
     (side,) = count(suite, [build], [*dict.fromkeys(call for call in calls.values() if call is not None)], variables)
-    return {
+    answers = {
         series: _described(info, series) if call is None else _value(side, series, call)
         for series, call in calls.items()
     }
+    return answers, {f"{call.kernel} {call.implementation} {call.of_series}": c for call, c in side.listings.items()}
 
 
 def _parts(benchmark: str) -> tuple[str, str, str]:

@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
@@ -19,8 +19,9 @@ from asv.console import log
 from asv.repo import get_repo
 
 from kernel_velocity import units
+from kernel_velocity.counts import listing
 from kernel_velocity.engine import quiet, timing
-from kernel_velocity.engine.spool import in_a_line
+from kernel_velocity.engine.spool import append_line, in_a_line
 from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.errors import KernelVelocityError, ResultsError
 from kernel_velocity.files import remove_left
@@ -280,7 +281,12 @@ class Session:
             "ASV_ENV_NAME": self.environment,
             "ASV_COMMIT": commit,
         }
-        answers = figures.values(suite, self._environment.unpacked(commit), wanted, variables)
+        unpacked = self._environment.unpacked(commit)
+        answers, code = figures.values(suite, unpacked, wanted, variables)
+        if code:
+            listings = {name: listing.store(text, self.results / sessions.CODE) for name, text in code.items()}
+            facts = replace(fingerprint.session(began, unpacked, os.environ), listings=listings)
+            append_line(sessions.spool_path(self.root, self.environment, commit), sessions.encode(facts))
         spool = failures_spool(self.root, self.environment, commit)
         values: dict[str, dict[tuple[str, ...], float | None]] = {}
         for (benchmark, params), value in answers.items():

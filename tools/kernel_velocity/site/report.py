@@ -37,14 +37,14 @@ NEW = ".new-"  # begins the names of the folders that sites are made in
 LONGEST = 3600.0  # s; no report takes longer
 TEMPLATES = Path(__file__).resolve().parents[1] / "html_templates"
 FEWEST_APART = 50  # measured commits; the pages of fewer are made sooner than handed from one process to another
-NAVIGATION = (  # title, file, and the beginning of the names of the pages below it
-    ("Overview", INDEX, ""),
-    ("Kernels", f"{INDEX}#kernels", "kernel-"),
-    ("Commits", f"{INDEX}#commits", "commit-"),
-    ("Findings", "findings.html", "finding-"),
-    ("Compare", "compare.html", ""),
-    ("Roofline", "roofline.html", ""),
-    ("Machines", "machines.html", ""),
+NAVIGATION = (  # title, file, and how the names of the pages below it begin
+    ("Overview", INDEX, ()),
+    ("Kernels", f"{INDEX}#kernels", ("kernel-",)),
+    ("Commits", f"{INDEX}#commits", ("commit-", "code-")),
+    ("Findings", "findings.html", ("finding-",)),
+    ("Compare", "compare.html", ()),
+    ("Roofline", "roofline.html", ()),
+    ("Machines", "machines.html", ()),
 )
 UPLOT = Path(__file__).parent / "charts" / "uplot"  # the interactive charts' library (tools/hatch_build.py)
 UPLOT_FILES = ("uPlot.iife.min.js", "uPlot.min.css")
@@ -276,7 +276,7 @@ def links(page: str, *, kernels: bool = True) -> list[tuple[str, str, str]]:
         kernels: whether the site has kernels, whose pages OF_KERNELS are.
     """
     return [
-        (title, file, "page" if page == file else "true" if below and page.startswith(below) else "")
+        (title, file, "page" if page == file else "true" if page.startswith(below) else "")
         for title, file, below in NAVIGATION
         if kernels or file not in OF_KERNELS
     ]

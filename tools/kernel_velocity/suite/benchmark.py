@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 
 from kernel_velocity import processes
 from kernel_velocity.counts import c_call, callgrind, compiled, machine_code
+from kernel_velocity.counts.callgrind import Execution
 from kernel_velocity.counts.gpu_figures import Compiled
 from kernel_velocity.counts.gpu_sources import GpuFile
 from kernel_velocity.engine import process_state, quiet, spool, timing
@@ -169,8 +170,8 @@ class FiguresBenchmark:
         made: Compiled = source.compiled(folder, architecture, _cache() / "counts")
         return made
 
-    def count(self, implementation: str, case: str) -> dict[str, int]:
-        """Return what one call of an implementation executes on the CPU in one thread, by the names of COUNTS.
+    def count(self, implementation: str, case: str) -> Execution:
+        """Return what one call of an implementation executes on the CPU in one thread.
 
         Args:
             case: one of the problem's `counts`, without an instruction set.
@@ -518,7 +519,7 @@ def _has_scalars(target: str) -> bool:
 
 
 def _count(name: str, bench: FiguresBenchmark, implementation: str, case: str) -> int:
-    return bench.count(implementation, case.removesuffix(f"-{COUNTED_ON}"))[name]
+    return bench.count(implementation, case.removesuffix(f"-{COUNTED_ON}")).counts[name]
 
 
 def _cache() -> Path:

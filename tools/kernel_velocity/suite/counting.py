@@ -95,8 +95,9 @@ def answer(suite: Suite, call: Call | Output) -> dict[str, Any]:
         if is_gpu(call.case):
             made = suite.figures(call.kernel, "cuda")().code(call.implementation, call.case)
             rest = {"details": made.details, "occupancies": made.occupancies, "missing": made.missing}
-            return {"counts": dict(made.figures)} | {name: dict(of) for name, of in rest.items()}
-        return {"counts": suite.figures(call.kernel, "cpu")().count(call.implementation, call.case)}
+            return {"counts": dict(made.figures), "code": made.code} | {name: dict(of) for name, of in rest.items()}
+        execution = suite.figures(call.kernel, "cpu")().count(call.implementation, call.case)
+        return {"counts": execution.counts, "code": execution.code}
     except NotImplementedError as error:
         return {"unavailable": str(error)}
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a kernel may raise anything

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ from kernel_velocity.results.records import name_parts
 from kernel_velocity.results.sessions import COMPILERS, SessionFacts
 from kernel_velocity.site import text
 from kernel_velocity.site.model import Site
-from kernel_velocity.site.pages import home
+from kernel_velocity.site.pages import home, machine_code
 from kernel_velocity.site.text import Cell, CommitLine, PageTable, Platform
 from kernel_velocity.site.writer import Page
 from kernel_velocity.verdict.ranges import CommitRange, Value, is_other_code, is_same_code
@@ -74,6 +75,13 @@ def build(site: Site) -> Iterator[Page]:
             context=partial(facts.context, sha, recorded),
             inputs=facts.inputs(sha, recorded),
         )
+        if recorded["code_href"]:
+            yield Page(
+                name=recorded["code_href"],
+                template="machine_code.html",
+                context=partial(facts.code_context, recorded),
+                inputs=repr((recorded["line"], recorded["sections"])),
+            )
 
 
 class CommitFacts:
@@ -108,8 +116,22 @@ class CommitFacts:
         """Return what the template of a commit's page is filled with: what is `recorded`, its rows, and its code."""
         rows, summary = self._rows(sha)
         causes = list(self._causes(sha))
-        code = {"causes": causes, "sources": self._sources(sha), "files": self._changed_files(sha)}
-        return {"page": {**recorded, "rows": rows, "summary": summary, **code}}
+        code = self._code(recorded, MOST_LINES)
+        source = {"causes": causes, "sources": self._sources(sha), "files": self._changed_files(sha)}
+        return {"page": {**recorded, "rows": rows, "summary": summary, "code": code, **source}}
+
+    def code_context(self, recorded: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the template of the page of its machine code is filled with."""
+        return {"page": {**recorded, "code": self._code(recorded, machine_code.MOST_ROWS)}}
+
+    def _code(self, recorded: Mapping[str, Any], most: int) -> list[tuple[Platform, str, list[dict[str, Any]]]]:
+        """Return the machine code that differs, by platform, with the commit that it is compared with."""
+        builds = [(section["place"], section["build"]) for section in recorded["sections"] if section["build"]]
+        return [
+            (platform, build["against"], machine_code.differences(build["code"], self.site.results, most))
+            for platform, build in builds
+            if build["code"]
+        ]
 
     def inputs(self, sha: str, recorded: Mapping[str, Any]) -> str:
         """Return a text that changes whenever a commit's page would. What git says of it follows from its hash.
@@ -140,7 +162,10 @@ class CommitFacts:
         findings = self._findings.get(sha, ())
         files = site.past.paths[sha]
         here = next((platform for platform in site.platforms if site.path(platform, sha) in files), None)
+        builds = [(p, self._builds[p].get(sha)) for p in site.platforms if site.path(p, sha) in files]
+        has_code = any(build and build["code"] for _, build in builds)
         return {
+            "code_href": f"code-{site.commits[sha].short}.html" if has_code else "",
             "sha": sha,
             "line": self._lines[sha],
             "body": commit.message.strip().partition("\n")[2].strip("\n"),  # the rest of the message
@@ -161,13 +186,8 @@ class CommitFacts:
             "url": site.commit_url(sha),
             "several": len(site.platforms) > 1,
             "sections": [
-                {
-                    "place": platform,
-                    "machine": self._steps[platform].get(sha, ()),
-                    "build": self._builds[platform].get(sha),
-                }
-                for platform in site.platforms
-                if site.path(platform, sha) in files
+                {"place": platform, "machine": self._steps[platform].get(sha, ()), "build": build}
+                for platform, build in builds
             ],
         }
 
@@ -298,7 +318,8 @@ def _changed_figures(site: Site) -> dict[str, list[tuple[str | Cell, ...]]]:
         for entry in (np.flatnonzero(np.diff(series.value)) + 1).tolist():
             earlier, sha = (site.line[position] for position in series.position[entry - 1 : entry + 1].tolist())
             before, now = series.value[entry - 1 : entry + 1].tolist()
-            of = Cell(text=f"{parts.kernel}: {text.FIGURES[parts.state]}, {key.case}", detail=key.machine)
+            machine = f", {key.machine}" if len(site.platforms) > 1 else ""
+            of = f"{parts.kernel}: {text.FIGURES[parts.state]}, {key.case}{machine}"
             share = f" ({units.significant(100 * abs(now / before - 1))}%)" if before else ""
             row = of, f"{before:,.0f}", f"{now:,.0f}", f"{now - before:+,.0f}{share}", earlier[:SHORT]
             rows.setdefault(sha, []).append(row)
@@ -345,12 +366,14 @@ def _builds(site: Site, platform: Platform) -> dict[str, dict[str, Any]]:
         now = session_facts.at(sessions.get(sha, ()), None)
         if now is not None:
             on_line = sha in site.order
-            builds[sha] = _build(platform, now, before if on_line else None)
+            builds[sha] = _build(platform, now, before if on_line else None, site.results)
             before = (sha, now) if on_line else before
     return builds
 
 
-def _build(platform: Platform, now: SessionFacts, before: tuple[str, SessionFacts] | None) -> dict[str, Any]:
+def _build(
+    platform: Platform, now: SessionFacts, before: tuple[str, SessionFacts] | None, results: Path
+) -> dict[str, Any]:
     """Return how a commit was built on a machine, and what that machine was, against an earlier commit's session."""
     against, then = before or ("", None)
 
@@ -370,6 +393,7 @@ def _build(platform: Platform, now: SessionFacts, before: tuple[str, SessionFact
     changed = {} if then is None else session_facts.changes(then.facts, now.facts)
     return {
         "compilers": [(name, now.facts.get(name, NOT_RECORDED)) for name in sorted(COMPILERS)],
+        "code": () if then is None else machine_code.pairs(then, now, results),
         "kernels": PageTable(f"build of the kernels: {platform.machine}, {platform.environment}", KERNEL, kernels),
         "changed": [(name, old, new) for name, (old, new) in changed.items()],
         "against": against[:SHORT],
