@@ -10,7 +10,7 @@ from kernel_velocity.site.pages import roofline as roofline_page
 from tests import synthetic
 from tests.golden import check_golden
 from tests.site import machine_records
-from tests.site.pages import GOLDEN, edit, page_of, read, rendered, shown, words
+from tests.site.pages import GOLDEN, edit, page_of, read, rendered, results_file, shown, words
 
 
 @pytest.fixture
@@ -164,6 +164,26 @@ def test_roofline_without_a_peak(tree):
     (section,) = rooflines(tree)
     assert row(section, "matmul", "native", "float32-512x512x512").bound == "memory"
     assert "the peak in float32 is not known: it is no roof here" in section.footnotes
+
+
+def test_simulated_traffic_beside_the_model(tree):
+    def count(data):
+        data["matmul.Cpu.track_ll_misses"] = {"type": "track", "version": "1"}
+        timed = data["matmul.Cpu.time_hot"]
+        timed["bytes"]["float32-8x8x8"], timed["flops"]["float32-8x8x8"] = 768, 1024
+
+    edit(tree.results / "benchmarks.json", count)
+    axes = [["'native'", "'other'"], ["'float32-8x8x8-avx2'", "'float32-unknown-avx2'"]]
+    for index, misses in ((0, 99.0), (3, 15.0)):
+        values = [[misses, 1.0, None, None], axes, "1", 1767225600000, 1.0]
+        edit(
+            results_file(tree, index), lambda data, v=values: data["results"].update({"matmul.Cpu.track_ll_misses": v})
+        )
+    (section,) = rooflines(tree)
+    assert section.traffic.rows == [
+        ("matmul, float32-8x8x8, native", "768 B", "960 B, 1.25 times", "1.33 FLOP/B", "1.07 FLOP/B")
+    ]
+    assert "1.25 times" in rendered(page_of(roofline_page, tree))
 
 
 # ---- records ----------------------------------------------------------------------------------------------------

@@ -88,11 +88,12 @@ def test_costs_are_computed_when_they_are_read(monkeypatch):
 
 
 def test_axes_and_costs(monkeypatch):
-    module = define(monkeypatch, {"ours": lambda x: x + x}, flops=lambda rows, columns: rows * columns, compiled=True)
+    options = {"flops": lambda rows, columns: rows * columns, "compiled": True, "counts": ["float32-4x8"]}
+    module = define(monkeypatch, {"ours": lambda x: x + x}, **options)
     assert module.Cpu.params == [["eager", "compile", "ours"], CASES]
     assert module.Cpu.error_params[1] == module.Cpu.params[1]  # core: the first and the last
-    assert module.Cpu.flops == {CASES[0]: 256, CASES[1]: 512}
-    assert module.Cpu.bytes == {CASES[0]: 2048, CASES[1]: 4096}  # x and the result
+    assert module.Cpu.flops == {CASES[0]: 256, CASES[1]: 512, "float32-4x8": 32}
+    assert module.Cpu.bytes == {CASES[0]: 2048, CASES[1]: 4096, "float32-4x8": 256}  # x and the result
     assert module.Cpu.unfused_bytes == module.Cpu.bytes  # one operation
     assert module.Doubled.kernel == "twice" and not hasattr(module.Cpu, "track_code_bytes")
 

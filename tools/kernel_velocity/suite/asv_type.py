@@ -111,8 +111,12 @@ class RoundBenchmark(_Recorded):
         self.type = "time"
         self.unit = "seconds"
         self.rounds = ROUNDS
-        self.flops = {case: owner.flops[case] for case in params[1] if case in owner.flops}
-        self.bytes = {case: owner.bytes[case] for case in params[1] if case in owner.bytes}
+        cases = (
+            *params[1],
+            *owner.problem.counts,
+        )  # the simulated traffic of a counted call is compared with its bytes
+        self.flops = {case: owner.flops[case] for case in cases if case in owner.flops}
+        self.bytes = {case: owner.bytes[case] for case in cases if case in owner.bytes}
         if not {"run", "run_server"} & {*sys.argv}:  # no round needs them, and to count them takes a while
             self.unfused_bytes = {case: owner.unfused_bytes[case] for case in params[1] if case in owner.unfused_bytes}
 

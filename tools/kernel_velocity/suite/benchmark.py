@@ -94,8 +94,9 @@ class _Cost:
 
 @cache
 def _costs(owner: Any, method: str) -> dict[str, int]:
-    cost: Callable[[TestCase], int | None] = getattr(owner.problem, method)
-    tests = owner.problem.generate_test_cases()
+    problem = owner.problem
+    cost: Callable[[TestCase], int | None] = getattr(problem, method)
+    tests = [*problem.generate_test_cases(), *map(problem.test_case, problem.counts)]
     return {test["name"]: value for test in tests if (value := cost(test)) is not None}
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from kernel_velocity import units
 from kernel_velocity.engine.statistics import FloatArray
-from kernel_velocity.names import DEVICES
+from kernel_velocity.names import COUNTED_ON, DEVICES, dtype_of
 from kernel_velocity.past.columns import Columns
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import SeriesKey
@@ -31,10 +31,18 @@ from kernel_velocity.roofline.roofs import Choice
 from kernel_velocity.site import text
 from kernel_velocity.site.charts.plot import MARKS, SQUARE, Mark, Plot, Span, colours_of, legend_mark
 from kernel_velocity.site.model import Site, below
-from kernel_velocity.site.text import DASH, Footnotes, Platform
+from kernel_velocity.site.text import DASH, Footnotes, PageTable, Platform
 from kernel_velocity.site.writer import Page, series_name
 from kernel_velocity.verdict.verdicts import of_step
 
+TRAFFIC = {  # columns of a table: head -> CSS class
+    "counted call": "of",
+    "bytes of the model": "value",
+    "simulated traffic": "value",
+    "intensity of the model": "value",
+    "intensity of the traffic": "value",
+}
+MISSES, CACHE_LINE = "track_ll_misses", 64  # a series, and bytes of what it counts (counts/callgrind.py)
 NARROWED = ("benchmark", "case", "implementation")  # what a reader can choose of a series
 NO_AMOUNT = "its benchmark states no FLOPs and bytes of a call, so the plot leaves it out"
 NO_ROOF = "neither DRAM's bandwidth nor the peak of its dtype was measured"
@@ -159,7 +167,32 @@ def _section(site: Site, platform: Platform, device: str, entries: Sequence[Plac
             _row(entry, site.commits[entry.commit], has_roofs=roofs is not None, notes=notes) for entry in entries
         ],
         "footnotes": notes.texts,
+        "traffic": PageTable(f"simulated traffic of {platform.machine}", TRAFFIC, [*_traffic(site, platform, device)]),
     }
+
+
+def _traffic(site: Site, platform: Platform, device: str) -> Iterator[tuple[str, ...]]:
+    """Yield what the newest counted call of each series moves, beside what the model says."""
+    newest: dict[tuple[str, str, str], tuple[int, float]] = {}
+    for key, series in site.tracked.items():
+        kernel, of_device, method = name_parts(key.benchmark)
+        if (key.machine, key.environment, of_device, method) == (
+            platform.machine,
+            platform.environment,
+            device,
+            MISSES,
+        ):
+            slot, value = (kernel, key.case, key.implementation), (int(series.position[-1]), float(series.value[-1]))
+            newest[slot] = max(value, newest.get(slot, value))
+    for (kernel, counted, implementation), (_, lines) in newest.items():
+        timed = site.past.benchmarks.get(f"{kernel}.{device}.time_hot")
+        case = counted.removesuffix(f"-{COUNTED_ON}")
+        if timed is None or not timed.bytes_moved.get(case) or not lines:
+            continue
+        expected, moved, flop = timed.bytes_moved[case], lines * CACHE_LINE, timed.flop.get(case)
+        intensities = [units.intensity(flop / size, dtype_of(case)) if flop else DASH for size in (expected, moved)]
+        times = f"{moved:,.0f} B, {moved / expected:.2f} times"
+        yield f"{kernel}, {case}, {implementation}", f"{expected:,.0f} B", times, *intensities
 
 
 def _dots(site: Site, entry: Placed, shape: str, colour: str) -> Iterator[Mark]:
