@@ -131,6 +131,14 @@ def test_result_is_kept_until_the_code_changes(library, tmp_path, monkeypatch):
     assert callgrind.count(summing(copy), tmp_path / "cache") == first and len(runs) > made
 
 
+def test_code_that_ran_is_listed_also_through_a_link(library, tmp_path):
+    (tmp_path / "real").mkdir()
+    shutil.copy(library, tmp_path / "real")
+    (tmp_path / "link").symlink_to(tmp_path / "real", target_is_directory=True)
+    code = callgrind.count(summing(tmp_path / "link" / library.name), tmp_path / "cache").code
+    assert code.startswith("sum:\n") and "three:" not in code
+
+
 def test_damaged_result_is_counted_again(library, tmp_path):
     expected = callgrind.count(summing(library), tmp_path)
     (result_file,) = tmp_path.glob("*.json")

@@ -285,6 +285,7 @@ def _parsed(text: str, call: CCall) -> Execution:
     events: list[str] = []
     sums: Counter[str] = Counter()
     addresses: list[int] = []
+    library = str(call.library.resolve())  # as callgrind names it
     file = function = before = ""
     for line in text.splitlines():
         if line.startswith("events: "):
@@ -295,7 +296,7 @@ def _parsed(text: str, call: CCall) -> Execution:
             function = line.removeprefix("fn=")
         elif before.startswith("calls=") and function == COUNTED:  # address, line of the source, and counts
             sums.update(dict(zip(events, map(int, line.split()[2:]), strict=False)))
-        elif line.startswith("0x") and file == str(call.library):
+        elif line.startswith("0x") and file == library:
             addresses.append(int(line.split()[0], 16))
         before = line
     if not sums["Ir"]:
