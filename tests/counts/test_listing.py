@@ -125,7 +125,8 @@ def test_damaged_listing_is_none(tmp_path, monkeypatch):
     for content in (b"", b"no xz", lzma.compress(b"another text"), file.read_bytes()[:-60]):
         file.write_bytes(content)
         assert listing.read(tmp_path / "code", digest) is None
-    assert listing.read(tmp_path, f"../{digest}") is None and listing.read(tmp_path, digest) is None
+    for other in (f"../code/{digest}", digest, "x" * 300, "\0"):
+        assert not listing.is_stored(tmp_path, other) and listing.read(tmp_path, other) is None
     monkeypatch.setattr(listing, "MOST_BYTES", 100)
     large = listing.store("x\n" * 200, tmp_path)
     assert listing.read(tmp_path, large) is None

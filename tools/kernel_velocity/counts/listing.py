@@ -126,10 +126,15 @@ def store(text: str, folder: Path) -> str:
     return digest
 
 
+def is_stored(folder: Path, digest: str) -> bool:
+    """Return whether there is a file of a digest, which may be any text."""
+    return bool(_DIGEST.fullmatch(digest)) and path(folder, digest).is_file()
+
+
 def read(folder: Path, digest: str) -> str | None:
     """Return the listing of a digest. None: it is not there, or damaged."""
     with suppress(OSError, lzma.LZMAError, UnicodeDecodeError):
-        if _DIGEST.fullmatch(digest):
+        if is_stored(folder, digest):
             content = lzma.LZMADecompressor().decompress(contents_of(path(folder, digest)), MOST_BYTES)
             if hashlib.sha256(content).hexdigest()[:DIGITS] == digest:
                 return content.decode()

@@ -50,7 +50,7 @@ def pairs(then: SessionFacts, now: SessionFacts, results: Path) -> tuple[Pair, .
         old, kernel = then.listings.get(name, digest), name.partition(" ")[0]
         if old != digest and not is_same_code(then.code.get(kernel), now.code.get(kernel)):
             names.setdefault((old, digest), []).append(name)
-    here = {digest: listing.path(results / CODE, digest).exists() for both in names for digest in both}
+    here = {digest: listing.is_stored(results / CODE, digest) for both in names for digest in both}
     return tuple(Pair(tuple(of), old, new, here[old] and here[new]) for (old, new), of in names.items())
 
 
