@@ -26,7 +26,7 @@ from kernel_velocity.documents import contents_of
 from kernel_velocity.files import replace_bytes
 
 DIGITS = 32  # of a digest
-MOST_BYTES = 16 << 20  # of a text: ten times the code of our largest kernel
+MOST_BYTES = 8 << 20  # of a text: 16 times the code of our largest kernel
 _DIGEST = re.compile(rf"[0-9a-f]{{{DIGITS}}}")
 _INDENT = " " * 8
 _NAMES = (  # of registers, labels and places of a frame, by what stands for all of their kind
