@@ -11,6 +11,7 @@ import re
 import site
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -88,7 +89,10 @@ def recipes() -> str:
 
 
 def compiled(folder, names, kernels=KERNELS, *, paths=(TRITON, LANGUAGES), **variables):
-    """Return what is counted of each kernel: figures, opcodes, what is missing, occupancies, hash. Or why it is n/a."""
+    """Return what is counted of each kernel, or why it is n/a.
+
+    Figures, opcodes, what is missing, occupancies, machine code, hash.
+    """
     package = folder / "mypackage"
     package.mkdir(parents=True)
     for language, text in kernels.items():
@@ -135,7 +139,8 @@ def main(names):
         code = codes[0][0] if isinstance(codes[0], tuple) else codes[0]
         kernels = GpuCode(code if isinstance(code, bytes) else code.encode())
         digest = hashlib.sha256(kernels.whole()).hexdigest() if kernels.kernels else None  # None: of AMD
-        print(json.dumps([made.figures, dict(made.details), dict(made.missing), dict(made.occupancies), digest]))
+        parts = made.figures, made.details, made.missing, made.occupancies, made.code, digest
+        print(json.dumps([dict(part) if isinstance(part, Mapping) else part for part in parts]))
 
 
 if __name__ == "__main__":

@@ -31,13 +31,13 @@ def made(tmp_path_factory):
 
 
 def test_each_language_is_counted(made):
-    for name, (figures, details, missing, occupancies, _) in made.items():
+    for name, (figures, details, missing, occupancies, code, _) in made.items():
         language, _, architecture = name.removeprefix("scale_").partition(" ")
         assert figures["registers"] and figures["float32_instructions"] and figures["global_instructions"], name
         assert sum(figures[kind] for kind in MIX if kind != "loop_instructions") == sum(details.values()), name
         assert ("scalar_registers" in figures) == architecture.startswith("gfx"), name
         assert set(missing) == ({"occupancy"} if language == "numba" else set()), name
-        assert bool(occupancies) == (language != "numba"), name
+        assert bool(occupancies) == (language != "numba") and ":\n" in code, name
 
 
 def test_comments_and_folders_change_nothing(made, tmp_path):
@@ -53,7 +53,7 @@ def test_tensor_cores_loops_and_shared_memory_are_seen(tmp_path):
     kernels = {"triton": KERNELS["triton"].partition("@")[0] + PRODUCT}
     names = ["scale_triton sm_80", "scale_triton sm_90a", "scale_triton gfx942", "scale_triton gfx1201"]
     made = compiled(tmp_path, names, kernels)
-    for figures, _, missing, _, _ in made.values():
+    for figures, _, missing, *_ in made.values():
         assert figures["tensor_instructions"] and figures["shared_bytes"] and not missing
         assert 0 < figures["loop_instructions"] < sum(figures[kind] for kind in MIX) / 2
     assert any(name.startswith("tensor HGMMA.64x64x16.F32") for name in made["scale_triton sm_90a"][1])
