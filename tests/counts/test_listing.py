@@ -92,7 +92,7 @@ def test_both_sides_can_be_read_from_a_comparison():
     """Of random edits: every line of both sides, in order, is in a row or counted by a fold."""
     draw = random.Random(1)
     for _ in range(20):
-        before = [f"op{draw.randrange(6)}" for _ in range(draw.randrange(60))]
+        before = [draw.choice(["a", "b", "c", "\0", "d\r", "e\u2028f", "g\x0b"]) for _ in range(draw.randrange(60))]
         after = [line for line in before if draw.random() > 0.1]
         for _ in range(draw.randrange(5)):
             after.insert(draw.randrange(len(after) + 1), "new")

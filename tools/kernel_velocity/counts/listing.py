@@ -83,12 +83,16 @@ def alike(line: str) -> str:
 def executed(library: Path, addresses: Iterable[int]) -> str:
     """Return the listing of the functions of a library that hold some addresses, in the order of their names.
 
-    Empty without objdump. A function whose beginning and end the library does not tell is left out.
+    Empty without objdump, and of a library that cannot be read. A function whose beginning and end the library does not
+    tell is left out.
     """
     program = shutil.which("objdump")
+    try:
+        elf = Elf(contents_of(library))
+    except (OSError, ValueError):  # too large, or damaged
+        return ""
     if program is None:
         return ""
-    elf = Elf(contents_of(library))
     spans = {span for address in addresses if (span := elf.function(address)) is not None}
     named = sorted((elf.name_at(span.start), span) for span in spans if elf.read(span))
     return "".join(

@@ -176,7 +176,7 @@ def difference(repository: Path, commit: str, paths: Iterable[str]) -> str:
 
 def changed_lines_of(before: str, after: str) -> list[tuple[range, range]]:
     """Return which lines of two texts differ, as ranges of lines from 0, in order. One of a pair may be empty."""
-    options = ("--no-color", "--no-ext-diff", "--histogram", "--unified=0")
+    options = ("--no-color", "--no-ext-diff", "--text", "--histogram", "--unified=0", "--inter-hunk-context=0")
     with tempfile.TemporaryDirectory() as folder:
         for name, text in (("before", before), ("after", after)):
             Path(folder, name).write_text(text, encoding="utf-8")

@@ -83,7 +83,7 @@ def differences(of: Sequence[Pair], results: Path, most: int) -> list[dict[str, 
 
 def compared(before: str, after: str) -> Iterator[Row]:
     """Yield the lines of two listings that differ, with CONTEXT around them."""
-    old, new = before.splitlines(), after.splitlines()
+    old, new = (text.removesuffix("\n").split("\n") if text else [] for text in (before, after))
     changed = git.changed_lines_of(*("".join(f"{listing.alike(line)}\n" for line in lines) for lines in (old, new)))
     at = shown = 0  # of the old lines: the next, and the first that is not shown
     for number, (gone, come) in enumerate(changed):
