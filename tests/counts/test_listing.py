@@ -152,4 +152,4 @@ def test_code_that_a_commit_changed_is_on_its_page(tmp_path):
     assert "scale native float32-1k" in page.read_text() and 'class="more"' in page.read_text()
     commit = page.with_name(page.name.replace("code-", "commit-")).read_text()
     assert f'href="{page.name}"' in commit and 'class="more"' in commit
-    assert len([*folder.glob("results/code/*.txt.xz")]) == 2
+    assert len([*folder.glob("results/*/code/*.txt.xz")]) == 2

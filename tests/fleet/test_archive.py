@@ -183,7 +183,7 @@ def test_node_writes_what_its_clone_recorded(tmp_path, home, monkeypatch):
     archive.read(tmp_path / "tar", tmp_path / "text")
     assert set(contents(tmp_path / "text")) == {"manifest.json", "run/tests.txt"}  # what the steps before printed
     shutil.copytree(node.lay_out(tmp_path / "laid", home.commits) / "results", "results")
-    listing.store("kernel:", home.results / "code")
+    listing.store("kernel:", home.results / "node" / "code")
     assert archive.main(command, io.StringIO()) == 0
     (tmp_path / "into").mkdir()
     manifest = archive.read(tmp_path / "tar", tmp_path / "into")

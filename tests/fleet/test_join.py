@@ -7,6 +7,7 @@ import json
 import pytest
 
 from kernel_velocity.__main__ import main
+from kernel_velocity.counts import listing
 from kernel_velocity.past import past
 from kernel_velocity.results.records import Machine
 from kernel_velocity.verdict.silence import scattered
@@ -48,12 +49,14 @@ def test_runners_become_one_machine_and_lose_nothing(tree):
     def rounds(machine):
         return {path.name: sorted(path.read_text().split("\n")) for path in tree.results.glob(f"{machine}/telemetry/*")}
 
+    digests = [listing.store(text, tree.results / name / "code") for name in NAMES for text in ("kernel:", name)]
     before = rounds("fv-*")
     names = {path.name: path.parent.name for path in tree.results.glob("fv-*/*-*.json")}
     status, out, err = join(tree, "fv-0", "fv-*")
     assert (status, err) == (0, "") and f"{len(NAMES)} results files of {len(NAMES)} machines" in out
     assert {path.name for path in tree.results.iterdir()} == {"benchmarks.json", "fv-0"}
     assert rounds("fv-0") == before
+    assert {listing.read(tree.results / "fv-0" / "code", digest) for digest in digests} == {"kernel:", *NAMES}
     joined = [json.loads(line) for line in (tree.results / "fv-0" / "joined.jsonl").read_text().splitlines()]
     assert {line["file"]: line["machine"] for line in joined} == names
     after = {path: path.read_bytes() for path in tree.results.rglob("*") if path.is_file()}

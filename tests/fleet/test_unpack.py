@@ -223,7 +223,7 @@ def test_run_that_ended_before_it_measured_is_kept(tmp_path, home):
 
 
 def test_machine_code_comes_along_unless_it_is_damaged(tmp_path, home):
-    code = "results/code"
+    code = "results/node/code"
     stored = []
 
     def with_code(folder):
@@ -231,8 +231,8 @@ def test_machine_code_comes_along_unless_it_is_damaged(tmp_path, home):
         listing.path(folder / code, stored[1]).write_bytes(b"no xz")
 
     assert run(home, node.tar(tmp_path, home.commits, edit=with_code))[0] == 0
-    assert [listing.read(home.results / "code", digest) for digest in stored] == ["kernel:\n", None]
-    assert len([*(home.results / "code").iterdir()]) == 1
+    assert [listing.read(home.results / "h200" / "code", digest) for digest in stored] == ["kernel:\n", None]
+    assert len([*(home.results / "h200" / "code").iterdir()]) == 1
 
 
 def test_another_repository_is_refused(tmp_path, home):

@@ -177,8 +177,10 @@ def test_figures_of_code_that_differ(tree):
 
 
 def test_machine_code_beside_that_of_the_commit_before(tree, monkeypatch):
+    code = tree.results / synthetic.MACHINE / "code"
+
     def add(index, **texts):
-        listings = {f"matmul native {case}": listing.store(text, tree.results / "code") for case, text in texts.items()}
+        listings = {f"matmul native {case}": listing.store(text, code) for case, text in texts.items()}
         add_session(tree, index, code={"matmul": f"{index}"}, listings=listings)
 
     add(0, sm_80="kernel:\n        FADD R1,R1,R2\n", sm_90="kernel:\n        EXIT\n", avx2="f:\n        ret\n")
@@ -203,7 +205,7 @@ def test_machine_code_beside_that_of_the_commit_before(tree, monkeypatch):
     monkeypatch.setattr(commit_facts, "MOST_LINES", 2)
     pages = {made.name: rendered(made) for made in commit_facts.build(read(tree)) if tree.commits[2][:8] in made.name}
     assert "1 more line" in pages[f"commit-{tree.commits[2][:8]}.html"] and "leave" in pages[page.code_href]
-    shutil.rmtree(tree.results / "code")
+    shutil.rmtree(code)
     ((*_, lost),) = commit(tree, tree.commits[2]).code
     assert [of["summary"] for of in lost] == ["its machine code is not in these results"] * 2
 

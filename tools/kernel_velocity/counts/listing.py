@@ -145,6 +145,14 @@ def read(folder: Path, digest: str) -> str | None:
     return None
 
 
+def copy(source: Path, target: Path) -> None:
+    """Store the sound listings of a folder in another one."""
+    for file in sorted(source.glob("*.txt.xz")):
+        text = read(source, file.name.partition(".")[0])
+        if text is not None:
+            store(text, target)
+
+
 def path(folder: Path, digest: str) -> Path:
     """Return the file of a listing."""
     return folder / f"{digest}.txt.xz"

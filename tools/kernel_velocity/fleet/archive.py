@@ -4,7 +4,7 @@
     results/benchmarks.json                                  what was measured
     results/<machine>/machine.json, <commit8>-<env>.json     asv's results
     results/<machine>/telemetry/*.jsonl                      rounds, failures, sessions
-    results/code/<digest>.txt.xz                             machine code that sessions name
+    results/<machine>/code/<digest>.txt.xz                   machine code that sessions name
     run/                                                     what describes the run, such as the output of the tests
 
 A node without a network writes it by `python -m kernel_velocity.fleet.archive` (node.sh).
@@ -34,7 +34,6 @@ from kernel_velocity.fields import Moment, Rule, Sha
 from kernel_velocity.files import replace_bytes
 from kernel_velocity.results import ingest
 from kernel_velocity.results.asv_file import MACHINE
-from kernel_velocity.results.sessions import CODE
 from kernel_velocity.runner import doctor
 from kernel_velocity.suite import config
 from kernel_velocity.terminal import screen
@@ -112,8 +111,6 @@ def of_machine(manifest: Manifest, describing: Path) -> bytes:
             ours = folder / "results" / machine
             shutil.copytree(results / machine, ours, ignore=shutil.ignore_patterns("runs"))
             shutil.copy(results / "benchmarks.json", folder / "results")
-            if (results / CODE).is_dir():
-                shutil.copytree(results / CODE, folder / "results" / CODE)
         shutil.copytree(describing, folder / "run")
         (folder / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
         return of_folder(folder)

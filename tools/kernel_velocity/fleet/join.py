@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TextIO
 
 from kernel_velocity import lock, units
+from kernel_velocity.counts import listing
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.fleet.unpack import MACHINE_IDENTITY, merge_file, read_object, records
@@ -54,6 +56,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             replace_text(target / "machine.json", json.dumps(about, indent=4, sort_keys=True) + "\n")
         moved = 0
         for machine in machines:
+            listing.copy(machine / sessions.CODE, target / sessions.CODE)
             for path in machines[machine]:
                 try:
                     moved += _move(path, target, versions)
@@ -143,9 +146,11 @@ def _entries(path: Path, suffix: str) -> set[str]:
 
 
 def _remove_if_empty(machine: Path) -> None:
-    """Remove a machine's folder where it has nothing but machine.json."""
-    if all(path.is_dir() or path == machine / "machine.json" for path in machine.rglob("*")):
+    """Remove a machine's folder where it has nothing but machine.json, and machine code, which was copied."""
+    code = machine / sessions.CODE
+    if all(path.is_dir() or path == machine / "machine.json" or path.parent == code for path in machine.rglob("*")):
         (machine / "machine.json").unlink(missing_ok=True)
+        shutil.rmtree(code, ignore_errors=True)
         for folder in sorted((path for path in machine.rglob("*")), reverse=True):
             folder.rmdir()
         machine.rmdir()

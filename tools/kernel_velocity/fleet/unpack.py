@@ -119,9 +119,8 @@ def _merge(args: argparse.Namespace, manifest: Manifest, folder: Path, out: Text
     if paths and renewed:
         replace_text(described, json.dumps(suite, indent=4, sort_keys=True) + "\n")
         print(f"{described}: {units.count(renewed, 'benchmark')} added or renewed", file=out)
-    for stored in sorted((source / CODE).glob("*")):
-        if text := listing.read(source / CODE, stored.name.partition(".")[0]):
-            listing.store(text, results / CODE)
+    if paths:
+        listing.copy(source / manifest.machine / CODE, machine / CODE)
     merged = []
     for path in paths:
         try:
@@ -137,8 +136,7 @@ def _merge(args: argparse.Namespace, manifest: Manifest, folder: Path, out: Text
         return ResultsError.exit_code
     if not renewed and not any(file.changed for file in merged):
         print("nothing new: the results of the tar are here already", file=out)
-    code = f" {results / CODE}" if (results / CODE).is_dir() else ""
-    print(f"Next: kv report\n      git add -f {machine} {described}{code}", file=out)
+    print(f"Next: kv report\n      git add -f {machine} {described}", file=out)
     return 0
 
 

@@ -10,7 +10,7 @@ commit and differs from the session before:
 `ptxas` the CUDA compiler's summary of it, where there is one. `whole` says why a kernel's hash is that of the whole
 build, although the section names its functions. `counted` says what counts (callgrind.py), where something does:
 method, version, settings. `listings` has the digests of the machine code (counts/listing.py), by kernel, implementation
-and case. Its text is `results/code/<digest>.txt.xz`.
+and case. Its text is `results/<machine>/code/<digest>.txt.xz`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kernel_velocity.documents import with_checksum
 from kernel_velocity.engine.telemetry import TelemetryError, parse
 
 SUFFIX = ".sessions.jsonl"
-CODE = "code"  # folder of the results with the listings of machine code
+CODE = "code"  # of a machine's folder, with the listings of machine code
 # Facts of how a commit was built; no series but those of our own code shows them.
 COMPILERS = frozenset({"cxx compiler", "cxx compiler version", "cuda compiler version"})
 # Facts that the last digits of a result follow from: another of these computes other errors from the same code.

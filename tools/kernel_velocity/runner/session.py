@@ -284,7 +284,8 @@ class Session:
         unpacked = self._environment.unpacked(commit)
         answers, code = figures.values(suite, unpacked, wanted, variables)
         if code:
-            listings = {name: listing.store(text, self.results / sessions.CODE) for name, text in code.items()}
+            folder = self.path(commit).parent / sessions.CODE
+            listings = {name: listing.store(text, folder) for name, text in code.items()}
             facts = replace(fingerprint.session(began, unpacked, os.environ), listings=listings)
             append_line(sessions.spool_path(self.root, self.environment, commit), sessions.encode(facts))
         spool = failures_spool(self.root, self.environment, commit)

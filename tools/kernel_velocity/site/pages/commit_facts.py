@@ -128,7 +128,11 @@ class CommitFacts:
         """Return the machine code that differs, by platform, with the commit that it is compared with."""
         builds = [(section["place"], section["build"]) for section in recorded["sections"] if section["build"]]
         return [
-            (platform, build["against"], machine_code.differences(build["code"], self.site.results, most))
+            (
+                platform,
+                build["against"],
+                machine_code.differences(build["code"], _code_folder(self.site, platform), most),
+            )
             for platform, build in builds
             if build["code"]
         ]
@@ -366,13 +370,17 @@ def _builds(site: Site, platform: Platform) -> dict[str, dict[str, Any]]:
         now = session_facts.at(sessions.get(sha, ()), None)
         if now is not None:
             on_line = sha in site.order
-            builds[sha] = _build(platform, now, before if on_line else None, site.results)
+            builds[sha] = _build(platform, now, before if on_line else None, _code_folder(site, platform))
             before = (sha, now) if on_line else before
     return builds
 
 
+def _code_folder(site: Site, platform: Platform) -> Path:
+    return site.results / platform.machine / session_facts.CODE
+
+
 def _build(
-    platform: Platform, now: SessionFacts, before: tuple[str, SessionFacts] | None, results: Path
+    platform: Platform, now: SessionFacts, before: tuple[str, SessionFacts] | None, folder: Path
 ) -> dict[str, Any]:
     """Return how a commit was built on a machine, and what that machine was, against an earlier commit's session."""
     against, then = before or ("", None)
@@ -393,7 +401,7 @@ def _build(
     changed = {} if then is None else session_facts.changes(then.facts, now.facts)
     return {
         "compilers": [(name, now.facts.get(name, NOT_RECORDED)) for name in sorted(COMPILERS)],
-        "code": () if then is None else machine_code.pairs(then, now, results),
+        "code": () if then is None else machine_code.pairs(then, now, folder),
         "kernels": PageTable(f"build of the kernels: {platform.machine}, {platform.environment}", KERNEL, kernels),
         "changed": [(name, old, new) for name, (old, new) in changed.items()],
         "against": against[:SHORT],

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from kernel_velocity import units
 from kernel_velocity.counts import listing
 from kernel_velocity.results import git
-from kernel_velocity.results.sessions import CODE, SessionFacts
+from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.verdict.ranges import is_same_code
 
 CONTEXT = 3  # equal instructions around those that differ
@@ -43,26 +43,27 @@ class Row(NamedTuple):
     after: str
 
 
-def pairs(then: SessionFacts, now: SessionFacts, results: Path) -> tuple[Pair, ...]:
+def pairs(then: SessionFacts, now: SessionFacts, folder: Path) -> tuple[Pair, ...]:
     """Return the machine code that differs between two builds of a machine."""
     names: dict[tuple[str, str], list[str]] = {}
     for name, digest in sorted(now.listings.items()):
         old, kernel = then.listings.get(name, digest), name.partition(" ")[0]
         if old != digest and not is_same_code(then.code.get(kernel), now.code.get(kernel)):
             names.setdefault((old, digest), []).append(name)
-    here = {digest: listing.is_stored(results / CODE, digest) for both in names for digest in both}
+    here = {digest: listing.is_stored(folder, digest) for both in names for digest in both}
     return tuple(Pair(tuple(of), old, new, here[old] and here[new]) for (old, new), of in names.items())
 
 
-def differences(of: Sequence[Pair], results: Path, most: int) -> list[dict[str, Any]]:
+def differences(of: Sequence[Pair], folder: Path, most: int) -> list[dict[str, Any]]:
     """Return the differences as a template shows them.
 
     Args:
+        folder: of the listings.
         most: rows of all. The first differences have them.
     """
     shown: list[dict[str, Any]] = []
     for pair in of:
-        before, after = (listing.read(results / CODE, digest) for digest in (pair.before, pair.after))
+        before, after = (listing.read(folder, digest) for digest in (pair.before, pair.after))
         if before is None or after is None:
             shown.append({"name": pair.name, "summary": "its machine code is not in these results", "rows": ()})
             continue
