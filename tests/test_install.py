@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 # A package of the same name as the one under test here, as Hugging Face publishes one.
 OTHER = "def get_kernel(name):\n    return name\n"
 pytestmark = pytest.mark.slow
+PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
 
 
 def run(*command, status=0, **options):
@@ -22,7 +24,7 @@ def run(*command, status=0, **options):
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, ROOT / "tools")
+    run(*PIP, "wheel", "--no-deps", "-w", folder, ROOT / "tools")
     (path,) = folder.glob("kernel_velocity-*.whl")
     return path
 
@@ -30,8 +32,8 @@ def wheel(tmp_path_factory):
 @pytest.fixture
 def environment(tmp_path, wheel):
     """Return the `bin` of an environment that has the wheel, and what it asks for, alone."""
-    run(sys.executable, "-m", "venv", tmp_path / "e")
-    run(tmp_path / "e/bin/python", "-m", "pip", "install", "-q", wheel)
+    venv.EnvBuilder(symlinks=True, with_pip=False).create(tmp_path / "e")
+    run(*PIP, "--python", tmp_path / "e/bin/python", "install", "--no-compile", wheel)
     return tmp_path / "e" / "bin"
 
 
@@ -48,7 +50,7 @@ def test_wheel_writes_a_site_of_results_elsewhere(environment, tree, tmp_path):
     assert "matmul" in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
     script = "import kernels; print(kernels.get_kernel('other'))"
     assert run(environment / "python", "-c", script, **elsewhere).stdout == "other\n"
-    run(environment / "python", "-m", "pip", "uninstall", "-qy", "scipy")
+    run(*PIP, "--python", environment / "python", "uninstall", "-y", "scipy")
     lacking = run(environment / "kv", "report", *where, status=2, **elsewhere)
     assert lacking.stderr.startswith("error: kv report needs scipy, which is not installed: pip install 'scipy>=")
     assert lacking.stderr.count("\n") == 1

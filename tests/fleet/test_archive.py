@@ -174,9 +174,10 @@ def test_node_writes_what_its_clone_recorded(tmp_path, home, monkeypatch):
     pack.write_text(documents.with_checksum(json.dumps(names)))
     describing.mkdir()
     (describing / "tests.txt").write_text("3 passed")
-    monkeypatch.setattr(archive.doctor, "probe", lambda: {"gpus": [node.GPU], "torch": "2.13.0"})
+    answers = [{"gpus": [node.GPU], "torch": "2.13.0"}]  # asked once
+    monkeypatch.setattr(archive.doctor, "probe", answers.pop)
     monkeypatch.chdir(home.root)
-    command = [str(pack), str(describing), str(tmp_path / "tar"), "--machine=node"]
+    command = [str(pack), str(describing), str(tmp_path / "tar"), "--machine=node", f"--pytorch={tmp_path / 'pytorch'}"]
     with pytest.raises(NothingMeasured, match="nothing is recorded of node"):
         archive.main(command, io.StringIO())
     (tmp_path / "text").mkdir()

@@ -12,6 +12,7 @@ import pytest
 
 import kernels
 from kernel_velocity import lock
+from tests.machine.planted_limits import plant_measured_limits
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("torch", reason="the reference is PyTorch's")
@@ -62,6 +63,7 @@ def clone(folder):
             shutil.copy(ROOT / name, folder / name)
     for name in set(kernels.KERNELS) - {"add_mul_exp"}:
         shutil.rmtree(folder / "kernels" / name)
+    plant_measured_limits(folder)
     return folder
 
 

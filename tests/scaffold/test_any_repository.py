@@ -13,6 +13,7 @@ import pytest
 
 from tests.kernels.test_triton import FOLDER as TRITON
 from tests.kernels.test_triton import require_triton
+from tests.machine.planted_limits import plant_measured_limits
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("torch", reason="the references are PyTorch's")
@@ -180,6 +181,7 @@ def test_python_package_with_triton(tmp_path, kv):
     project += '[project]\nname = "doubling"\nversion = "1"\n'
     repository.commit("Add double", **{"doubling/__init__.py": DOUBLING, "pyproject.toml": project})
     repository.run("init")
+    plant_measured_limits(repository.folder)
     (repository.folder / "benchmarks" / "example.py").unlink()
     (repository.folder / "benchmarks" / "double.py").write_text(DOUBLE)
     text = repository.run("track", "--bench", "hot.*ours", "--no-ceilings", "--no-site", TRITON_INTERPRET="1")

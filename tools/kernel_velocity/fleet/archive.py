@@ -26,12 +26,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated, Any, TextIO
 
 from kernel_velocity import documents, fields
 from kernel_velocity.errors import KernelVelocityError, NothingMeasured, ResultsError, UsageError
 from kernel_velocity.fields import Moment, Rule, Sha
-from kernel_velocity.files import replace_bytes
+from kernel_velocity.files import replace_bytes, replace_text
 from kernel_velocity.results import ingest
 from kernel_velocity.results.asv_file import MACHINE
 from kernel_velocity.runner import doctor
@@ -179,6 +179,15 @@ def _check_members(path: Path, members: Sequence[tarfile.TarInfo]) -> None:
             raise ResultsError(f"{where}: below more than {MOST_LEVELS} levels of folders: no run writes that")
 
 
+def _probed(path: Path) -> dict[str, Any]:
+    """Return what PyTorch says of this machine. A run asks once, for 3 s, and a file tells it to the later tars."""
+    if path.exists():
+        return documents.read(path)
+    pytorch = doctor.probe()
+    replace_text(path, json.dumps(pytorch))
+    return pytorch
+
+
 def main(argv: Sequence[str], out: TextIO) -> int:
     """Write the tar of a node: what the clone in the current folder recorded. Return the exit status, 0.
 
@@ -192,12 +201,13 @@ def main(argv: Sequence[str], out: TextIO) -> int:
     parser.add_argument("describing", type=Path, help="a folder that describes the run")
     parser.add_argument("tar", type=Path, help="the tar to write")
     parser.add_argument("--machine", required=True, help="the folder in results/")
+    parser.add_argument("--pytorch", required=True, type=Path, help="a file for what PyTorch says of this machine")
     args = parser.parse_args(argv)
     try:
         pack = documents.read_checked(args.pack)
     except (OSError, documents.DamagedError) as error:
         raise UsageError(f"{args.pack}: {error}; make a pack with `kv offline pack DIR`") from None
-    pytorch = doctor.probe()
+    pytorch = _probed(args.pytorch)
     manifest = Manifest(
         project=PROJECT,
         root=pack["root"],

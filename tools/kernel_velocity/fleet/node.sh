@@ -4,10 +4,11 @@
 # MINUTES (default: 60), and after each writes OUT/kernel-velocity-node.tar.xz for `kv offline unpack`. The same command
 # again goes on where it stopped, also on another machine whose OUT has that tar alone. PYTHON has PyTorch. WORK, on a
 # local disk (default: OUT/work), gets environment and builds. SKIP names steps (default: clocks, which sets the GPU's).
+# KV_ROUNDS is the rounds of every step that measures (default: 4, and of `track` that of `kv track`).
 began=$(date +%s)
 fail() { echo "error: $1" >&2; exit 2; }
 [ $# -ge 1 ] || fail "name the folder of what is measured: sh run OUT [MINUTES [OPTIONS OF kv track]]"
-out=$1 minutes=${2:-60} skipped=${SKIP-clocks}
+out=$1 minutes=${2:-60} skipped=${SKIP-clocks} rounds=${KV_ROUNDS:-4}
 # A step's seconds on an H200 by what one recorded (docs/how-to/cluster.md has the sums), with 3 for the tar.
 plan=" doctor:5 tests:120 peaks:30 core:300 sharing:70 clocks:35 float8:45 triton:130 timers:20 track:60 "
 shift $(($# > 1 ? 2 : 1))
@@ -38,6 +39,7 @@ echo "PyTorch of $python"
 export HOME="${HOME:-$work/home}" USER="${USER:-node}" LANG="${LANG:-C.UTF-8}" PYTHONUNBUFFERED=1
 export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*' PIP_CONFIG_FILE=/dev/null
 export PATH="$work/venv/bin:$(dirname "$python"):${PATH:+$PATH:}${CUDA_HOME:-/usr/local/cuda}/bin:/usr/local/bin:/usr/bin:/bin"
+rm -f "$work/pytorch.json" # another node may have used the folder
 mkdir -p "$HOME" "$work/repository" && cd "$work/repository" || exit 2
 git init -q . && git fetch -q "$pack/repository.bundle" HEAD && git checkout -q --force --detach FETCH_HEAD \
     || fail "git cannot check out the pack's commits"
@@ -52,7 +54,8 @@ if [ -f "$tar" ] && [ ! -d results/node ]; then # of a call whose WORK is gone
 fi
 
 write_tar() {
-    python -m kernel_velocity.fleet.archive "$pack/manifest.json" "$out/run" "$tar" --machine node
+    python -m kernel_velocity.fleet.archive "$pack/manifest.json" "$out/run" "$tar" --machine node \
+        --pytorch "$work/pytorch.json"
 }
 # step NAME COMMAND...: take a step. Once it ends by itself its output is OUT/run/NAME.txt, and it is not taken again.
 # `track` is, as it goes on with older commits.
@@ -84,14 +87,14 @@ step doctor $kv doctor
 step tests $tests -k "not timers_agree" \
     $(grep -rlE 'mark\.cuda|on_every_device\(' tests --include='test_*.py' --exclude-dir=fake_cuda)
 step peaks $kv peaks
-measure core --range "$six" --rounds 4 --bench "Cuda.time_hot.*'(native|eager)'"
+measure core --range "$six" --rounds "$rounds" --bench "Cuda.time_hot.*'(native|eager)'"
 step sharing $tests -rP -k share tests/engine/test_timers_agree.py
 # At other clocks a series is another one, which this history does not take. Its rounds have the energy, too.
 step clocks sh -c '"$@" && tail -n +1 results/node-locked/telemetry/*[!s].jsonl' - $kv track --machine node-locked \
-    --no-site --no-ceilings --lock-clocks --range "$newest" --rounds 4 --bench "Cuda.time_hot.*'native'"
-measure float8 --range "$newest ${six##* }" --rounds 4 --no-ceilings --tier full \
+    --no-site --no-ceilings --lock-clocks --range "$newest" --rounds "$rounds" --bench "Cuda.time_hot.*'native'"
+measure float8 --range "$newest ${six##* }" --rounds "$rounds" --no-ceilings --tier full \
     --bench "matmul.Cuda.time_hot.*'native', '(b?float16|int8|float8)"
-measure triton --range "$newest" --rounds 4 --no-ceilings --tier full --bench "Cuda.time_hot.*'(native|triton)'"
+measure triton --range "$newest" --rounds "$rounds" --no-ceilings --tier full --bench "Cuda.time_hot.*'(native|triton)'"
 step timers $tests -k "not share" tests/engine/test_timers_agree.py
 left=$(((began + 60 * minutes - $(date +%s)) / 60))
 measure track --range "$commits" --minutes $((left > 0 ? left : 1)) "$@"
