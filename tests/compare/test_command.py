@@ -31,7 +31,7 @@ def planted(monkeypatch, tmp_path):
     calls = types.SimpleNamespace(loaded=[], measured=[], roofs=ROOFS, problems={"doubling": Doubling()})
     calls.implementations = {**EAGER, "native": writing()}
 
-    def load(what, device, solutions, dtype, load_solution):
+    def load(what, device, solutions, dtype):
         if what == "gone":
             raise UsageError("no problem 'gone'")
         calls.loaded.append((what, device, list(solutions), dtype))

@@ -18,7 +18,7 @@ from kernel_velocity.compare.api import compare, time_function
 from kernel_velocity.compare.isolation import ProcessJournal
 from kernel_velocity.compare.result import FAILED
 from kernel_velocity.compare.settings import TimingSettings
-from kernel_velocity.compare.subject import TimedRound, take_round, time_of_function
+from kernel_velocity.compare.subject import TimedRound, take_round, tensor_facts, time_of_function
 from kernel_velocity.engine import reported
 from kernel_velocity.engine.reported import HostActivity
 from kernel_velocity.engine.stopping import FixedCount
@@ -146,7 +146,7 @@ def test_footprint_is_no_traffic(problem, footprint):
 
 def test_footprint_counts_shared_memory_once():
     x, test = torch.ones(10), Doubling().generate_test_cases()[0]
-    assert job.footprint(Doubling(), test, [x, x[:2], torch.ones(3)]) == 40 + 12
+    assert job.footprint(Doubling(), test, tensor_facts([x, x[:2], torch.ones(3)])) == 40 + 12
 
 
 def test_history_goes_by_the_footprint_too(monkeypatch):

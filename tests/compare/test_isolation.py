@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from kernel_velocity import lock
-from kernel_velocity.compare import isolation
+from kernel_velocity.compare import apart, isolation
 from kernel_velocity.compare.isolation import JournalStep, ProcessJournal
 from kernel_velocity.errors import KernelVelocityError
 from tests.public_problems import TENSARA
@@ -227,6 +228,17 @@ def test_journal_deaths_are_of_a_case_or_of_all(tmp_path):
     assert journal.part(3).death("other", "any") == journal.death("other") == "its process died while it was loaded"
 
 
+class Ends:
+    def __reduce__(self):
+        return os._exit, (3,)
+
+
+def test_what_a_process_hands_over_runs_no_code():
+    for refused in (Ends(), {"details": [Ends()]}, os.getcwd):
+        with pytest.raises(pickle.UnpicklingError, match="posix"):
+            apart._read(pickle.dumps(refused))
+
+
 SOLUTIONS = {
     "crashes": """
 import ctypes
@@ -244,31 +256,63 @@ def solution(x, out, n, m):
     out.copy_(x.sum(1))
 """,
     "aborts": "import os\nos.abort()\n",
+    "meddles": """
+import ctypes, os, signal, sys, torch
+[problem] = [module for name, module in sys.modules.items() if name.startswith("kv_sums_")]
+def solution(x, out, n, m):
+    out.copy_(x.sum(1))
+    os.sched_setaffinity(0, {0})
+    os.chdir("/")
+    torch.set_flush_denormal(True)
+    torch.backends.mkldnn.set_flags(False)
+    torch.meddled = problem.meddled = True
+    problem.row_sums.verify_result = lambda *_: (True, {})
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    os.nice(1)
+    ctypes.CDLL(None).mallopt(-4, 0)
+""",
+    "witness": """
+import os, signal, sys, torch
+[problem] = [module for name, module in sys.modules.items() if name.startswith("kv_sums_")]
+def solution(x, out, n, m):
+    assert os.sched_getaffinity(0) == os.sched_getaffinity(os.getppid()), "cores"
+    assert os.getcwd() == os.environ["PWD"], "folder"
+    assert float(torch.tensor([1e-40]) / 2) > 0, "small numbers"
+    assert torch.backends.mkldnn.enabled, "oneDNN"
+    assert not hasattr(torch, "meddled") and not hasattr(problem, "meddled"), "globals"
+    assert problem.row_sums.verify_result.__name__ == "verify_result", "the problem's class"
+    assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL, "a handler"
+    assert os.nice(0) == os.getpriority(os.PRIO_PROCESS, os.getppid()), "priority"
+    out.copy_(x.sum(1))
+""",
 }
 
 
-@pytest.mark.slow
-def test_crash_fails_one_implementation_and_output_stays_json(tmp_path):
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    """Return the process that compared SOLUTIONS, and its JSON."""
+    folder = tmp_path_factory.mktemp("compared")
     problem = f"{TENSARA['no_dims']}\nprint('the problem speaks')\n"
+    problem = problem.replace("{} if right", "{'sums': actual_output} if right")  # details may be of any kind
     for name, text in {"sums": problem, **SOLUTIONS}.items():
-        (tmp_path / f"{name}.py").write_text(text)
-    command = [sys.executable, "-m", "kernel_velocity", "compare", str(tmp_path / "sums.py"), "--json=-"]
-    command += [f"--solution={tmp_path / name}.py" for name in SOLUTIONS]
-    command += [
-        "--rounds=2",
-        "--iters=3",
-        "--device=cpu",
-        "--no-roofline",
-        f"--implementations=eager,{','.join(SOLUTIONS)}",
-    ]
-    own_lock = {**os.environ, "ASV_CONF_DIR": str(tmp_path), "PYTHONPATH": str(ROOT / "tools")}
+        (folder / f"{name}.py").write_text(text)
+    command = [sys.executable, "-m", "kernel_velocity", "compare", str(folder / "sums.py"), "--json=-"]
+    command += [f"--solution={folder / name}.py" for name in SOLUTIONS]
+    command += ["--rounds=2", "--iters=3", "--device=cpu", "--no-roofline", "--threads=1"]
+    command += [f"--implementations=eager,{','.join(SOLUTIONS)}"]
+    own_lock = {**os.environ, "ASV_CONF_DIR": str(folder), "PYTHONPATH": str(ROOT / "tools"), "PWD": str(ROOT)}
     done = subprocess.run(command, cwd=ROOT, env=own_lock, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
-    document = json.loads(done.stdout)
+    return done, json.loads(done.stdout)
+
+
+@pytest.mark.slow
+def test_crash_fails_one_implementation_and_output_stays_json(compared):
+    done, document = compared
     status = {(row["name"], row["implementation"]): (row["status"], row["reason"]) for row in document["results"]}
     crashed = "its process died of SIGSEGV (Segmentation fault) while it was verified before timing"
     aborted = "its process died of SIGABRT (Aborted) while it was loaded"
-    assert status == {
+    assert {key: value for key, value in status.items() if key[1] not in ("meddles", "witness")} == {
         **{(name, who): ("right", None) for name in ("rows=8", "rows=24") for who in ("eager", "speaks")},
         **{(name, "aborts"): ("FAILED", aborted) for name in ("rows=8", "rows=24")},
         ("rows=8", "crashes"): ("right", None),
@@ -283,3 +327,13 @@ def test_crash_fails_one_implementation_and_output_stays_json(tmp_path):
         assert line in done.stderr
     change = "speaks changes PyTorch's default dtype from float32 to float64"
     assert any(change in warning for warning in document["warnings"])
+
+
+@pytest.mark.slow
+def test_no_implementation_sees_what_another_changed(compared):
+    _, document = compared
+    reasons = {row["implementation"]: row["reason"] for row in document["results"]}
+    assert (reasons["meddles"], reasons["witness"]) == ("it replaced row_sums.row_sums.verify_result", None)
+    changes = " ".join(warning for warning in document["warnings"] if "meddles changes" in warning)
+    for change in ("the process's folder", "the process's cores", "PyTorch's oneDNN", "floating-point control"):
+        assert change in changes

@@ -10,7 +10,9 @@ import pytest
 
 from kernel_velocity.compare.api import compare
 from kernel_velocity.compare.implementations import load
+from kernel_velocity.compare.solutions import _written
 from kernel_velocity.engine import reported
+from kernel_velocity.files import SCRATCH
 from kernel_velocity.problem.user_file import import_file
 from tests.commands import kv
 from tests.compare.doubling import QUICK
@@ -248,3 +250,13 @@ def test_solution_edited_within_a_second_is_its_new_self(tmp_path, monkeypatch):
             os.utime(path, (1e9, 1e9))
         module = import_file(mine)
         assert (number, number) == (module.OWN, module.VALUE)
+
+
+def test_processes_of_a_comparison_share_what_is_compiled(tmp_path, monkeypatch):
+    monkeypatch.setenv(SCRATCH, str(tmp_path))
+    folder = _written(tmp_path / "a.json", {"a/b.cpp": "1"})
+    os.utime(folder / "a/b.cpp", (0, 0))
+    assert _written(tmp_path / "a.json", {"a/b.cpp": "1"}) == folder
+    assert (folder / "a/b.cpp").stat().st_mtime == 0  # as old as it was: nothing is compiled again
+    other = _written(tmp_path / "a.json", {"a/b.cpp": "2"})
+    assert other != folder and (other / "a/b.cpp").read_text() == "2"

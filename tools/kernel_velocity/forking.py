@@ -29,11 +29,14 @@ Value = TypeVar("Value")
 Result = TypeVar("Result")
 
 
+def has_one_thread() -> bool:
+    """Return whether this process may fork."""
+    return hasattr(os, "fork") and _TASKS.is_dir() and len(list(_TASKS.iterdir())) == 1
+
+
 def is_possible() -> bool:
     """Return whether this process may fork, and has a second core for the child."""
-    if not hasattr(os, "fork") or not _TASKS.is_dir():
-        return False
-    return len(os.sched_getaffinity(0)) > 1 and len(list(_TASKS.iterdir())) == 1
+    return has_one_thread() and len(os.sched_getaffinity(0)) > 1
 
 
 @contextlib.contextmanager

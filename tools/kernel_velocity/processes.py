@@ -74,9 +74,12 @@ def left(before: set[int]) -> set[int]:
     return {child for child in children() - before if not any(name in _command(child) for name in HELPERS)}
 
 
-def end_children(before: set[int]) -> list[str]:
-    """Kill what is `left`, and its children where they are adopted. Return what they are."""
+def end_children(before: set[int], grace: float = 0.0) -> list[str]:
+    """Kill what is `left` after `grace` s, and its children where they are adopted. Return what they are."""
     killed = dict[int, str]()
+    until = time.monotonic() + grace
+    while left(before) and time.monotonic() < until:
+        time.sleep(PAUSE)
     until = time.monotonic() + GRACE
     while (alive := left(before)) and time.monotonic() < until:
         for process in alive:

@@ -9,6 +9,7 @@ It may import every room but `scaffold`. No other room imports it.
     solutions.py        a user's solution, bound to inputs, its outputs between guards
     job.py              problems on test cases: implementations take turns in rounds. What they ran on
     subject.py          one implementation on a test case: verified, timed in rounds, verified again
+    apart.py            one in a process of its own, forked for a test case
     isolation.py        the process that measures, and its journal
     profile.py          PyTorch's profiler around an implementation
     nsight.py           Nsight Compute around an implementation

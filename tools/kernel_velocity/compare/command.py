@@ -12,9 +12,8 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import redirect_stdout
-from functools import partial
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import TextIO
 
 from kernel_velocity import lock
 from kernel_velocity.compare import implementations, isolation, nsight, settings, table
@@ -23,15 +22,13 @@ from kernel_velocity.compare.job import ComparisonJob, compare_jobs
 from kernel_velocity.compare.profile import profile
 from kernel_velocity.compare.result import LiveComparison, as_google_benchmark, as_json
 from kernel_velocity.compare.settings import PRESETS, TimingSettings, prepared
-from kernel_velocity.compare.solutions import Bind, binder
 from kernel_velocity.engine import reported
-from kernel_velocity.engine.process_state import owned, restored
 from kernel_velocity.engine.stopping import RULES
 from kernel_velocity.errors import UsageError
 from kernel_velocity.files import check_report, check_writable, replace_text
 from kernel_velocity.problem.accuracy import parse_tolerance
 from kernel_velocity.problem.implementations import Module
-from kernel_velocity.problem.problem import NotHereError, Problem
+from kernel_velocity.problem.problem import NotHereError
 from kernel_velocity.problem.problem_file import DTYPE
 from kernel_velocity.progress import ProgressBar
 from kernel_velocity.results import git
@@ -40,13 +37,11 @@ from kernel_velocity.roofline.model import Roofs
 from kernel_velocity.runner import host, peaks
 from kernel_velocity.statuses import Status
 from kernel_velocity.suite import config
-from kernel_velocity.suite.originals import ORIGINALS
 from kernel_velocity.suite.under_test import ARTEFACTS, find_info, root_folder
 
 ALL = "all"
 PROFILES = Path(".asv", "profiles")
 WIDTH_OF_FILES = 160  # characters, where there is no terminal to ask
-CHANGES = "loading {} changes {}, which was restored: set it in each call"
 MEASURING = "note: measuring this machine's ceilings first, about half a minute (--no-roofline skips this)"
 
 
@@ -222,10 +217,9 @@ def _compare(
 def _jobs(
     args: argparse.Namespace, device: str, chosen: TimingSettings, journal: ProcessJournal, bar: ProgressBar
 ) -> tuple[dict[str, ComparisonJob], list[str]]:
-    """Return the jobs by the user's name of the problem, and notes on settings that loading the solutions changed.
+    """Return the jobs by the user's name of the problem, and notes on problems that are n/a.
 
-    A problem without a matching case is left out where another has one, and so is one that is n/a, with a note. A
-    solution that ended an earlier process while it was loaded is not loaded again.
+    A problem without a matching case is left out where another has one, and so is one that is n/a.
 
     Raises:
         UsageError: no such problem, case or implementation.
@@ -233,35 +227,16 @@ def _jobs(
     """
     kernels = [str(problem.kernel) for problem in config.suite(Path()).problems()] if ALL in args.what else []
     whats = list(dict.fromkeys(name for what in args.what for name in (kernels if what == ALL else [what])))
-    notes: list[str] = []
-
-    def load_solution(path: Path, problem: Problem) -> Bind:
-        name = path.stem
-        if journal.death(name) is not None:
-            return _dead
-        bar.show(f"loading {name}", 0.0)
-        with (
-            journal.running("loaded", name),
-            restored(lambda change: notes.append(CHANGES.format(name, owned(change)))),
-        ):
-            try:
-                bind = binder(path, problem)
-            except NotHereError as error:
-                bind = partial(_not_here, error)
-        notes.extend(f"loading {name} replaces {function}, which was restored" for function in ORIGINALS.put_back())
-        return bind
-
     loaded, missing = {}, []
     for what in whats:
         bar.show(f"loading {what}", 0.0)
         try:
             with journal.running("loading it", None, what):
-                loaded[what] = implementations.load(what, device, args.solution, args.dtype or DTYPE, load_solution)
+                loaded[what] = implementations.load(what, device, args.solution, args.dtype or DTYPE)
         except NotHereError as error:
             missing.append(str(error))
     if not loaded:
         raise NotHereError("\nn/a: ".join(missing))
-    notes = [*(f"n/a: {reason}" for reason in missing), *notes]
     problems = [problem for problem, _ in loaded.values()]
     if args.sample:
         tests = [[problem.generate_sample()] for problem in problems]
@@ -278,15 +253,7 @@ def _jobs(
                 tests=chosen_tests,
                 settings=chosen,
             )
-    return jobs, notes
-
-
-def _not_here(error: NotHereError, *_: object) -> NoReturn:
-    raise error
-
-
-def _dead(*_: object) -> NoReturn:
-    raise AssertionError("a solution that died while it was loaded is not bound")
+    return jobs, [f"n/a: {reason}" for reason in missing]
 
 
 def _roofs(device: str, err: TextIO, *, quiet: bool) -> Roofs | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -29,7 +29,6 @@ def load(
     device: str,
     solutions: Sequence[Path] = (),
     dtype: str = "float32",
-    load_solution: Callable[[Path, Problem], Bind] = solution_files.binder,
 ) -> tuple[Problem, dict[str, Bind]]:
     """Return a problem on its device, with its implementations by name, the reference first.
 
@@ -42,10 +41,9 @@ def load(
         solutions: shared libraries with `extern "C" void solution(...)`, and Python files with `solution(...)`. Their
             implementations have the names of the files.
         dtype: torch's name of the element type that older definitions ask for.
-        load_solution: makes what binds a solution to inputs, which runs a user's code.
 
     Raises:
-        UsageError: there is no such kernel, a solution does not load, or two have the same name.
+        UsageError: there is no such kernel, a solution is no such file, or two have the same name.
         ProblemError: there is no such file, the file does not import, or its class lacks something.
     """
     problem = _problem(what, device, dtype)
@@ -55,7 +53,7 @@ def load(
     for path in solutions:
         if path.stem in implementations:
             raise UsageError(f"{path}: another implementation is called {path.stem!r}; rename the file")
-        implementations[path.stem] = load_solution(path, problem)
+        implementations[path.stem] = solution_files.Solution(path, problem)
     return problem, implementations
 
 

@@ -107,6 +107,7 @@ def run(
             if not step.again:
                 return Status.WRONG
             journal.record_death(step, how)
+            steps.truncate(0)
             stack.enter_context(lock.held(root, wait=wait))
 
 
@@ -299,6 +300,11 @@ class ProcessJournal:
         self.steps = io.BytesIO() if steps is None else steps
         self._recorded: list[tuple[JournalStep, str]] = []  # deaths, and how, by this process
 
+    @property
+    def lasts(self) -> bool:
+        """Return whether it has a folder: this process is a comparison's own."""
+        return self._folder is not None
+
     def part(self, problem: int) -> ProcessJournal:
         """Return the journal of one of the problems."""
         return ProcessJournal(self._folder, problem, self.steps)
@@ -400,8 +406,6 @@ class ProcessJournal:
             self._recorded.append((step, how))
             deaths = [(asdict(step), how) for step, how in self._recorded]
             replace_text(self._folder / DEATHS, with_checksum(json.dumps({"deaths": deaths})))
-            self.steps.seek(0)
-            self.steps.truncate()
 
     def death(self, implementation: str, case: str = "") -> str | None:
         """Return how an implementation ended a process on a case or before the first, None where it did not."""

@@ -7,18 +7,20 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
 from kernel_velocity import lock
+from kernel_velocity.compare.apart import kind_of_subjects
 from kernel_velocity.compare.implementations import named_dtype
 from kernel_velocity.compare.isolation import ProcessJournal
 from kernel_velocity.compare.result import Compared, LiveComparison
 from kernel_velocity.compare.settings import TimingSettings
 from kernel_velocity.compare.solutions import Bind
-from kernel_velocity.compare.subject import Bench, Scatter, SharedInputs, Subject
+from kernel_velocity.compare.subject import Bench, Scatter, SharedInputs, Subject, TensorFacts, tensor_facts
 from kernel_velocity.engine import gpu, process_state, reported
 from kernel_velocity.errors import UsageError
 from kernel_velocity.problem import null_answers
@@ -38,7 +40,7 @@ from kernel_velocity.units import memory, significant
 Progress = Callable[[str, float], None]  # the current step, and the share of all steps that is done
 Turn = TypeVar("Turn")
 MEMORY_SHARE = 0.9  # of the free memory that a case may take, since other processes allocate, too
-ONE_PROCESS = "all rounds ran in one process: intervals leave out the variation between processes, about 1%"
+ONE_PROCESS = "all rounds of a row ran in one process: intervals leave out the variation between processes, about 1%"
 
 
 @dataclass(kw_only=True)
@@ -124,11 +126,13 @@ def _compare_case(
     """
     rounds = job.settings.rounds
     progress("computing the reference", 0.0)
-    try:
+    with _out_of_memory(job, test), ExitStack() as stack:
         with journal.running("computing the reference", None, test["name"]):
             bench = _bench(job.problem, test, job.settings, journal)
-        subjects = [Subject(name, bench) for name in job.implementations]
+        kind = kind_of_subjects(job.problem.device, job.implementations, journal)
+        subjects = [kind(name, bench) for name in job.implementations]
         for subject in subjects:
+            stack.callback(subject.end)
             progress(f"verifying {subject.name}", 0.0)
             subject.set_up(job.implementations[subject.name])
         compared = _facts(bench, test, subjects, roofs)
@@ -148,6 +152,24 @@ def _compare_case(
                 subject.take_round(compared, counts=False)
         for subject in subjects:
             subject.note_left()
+    for subject in subjects:
+        if roofs is not None and subject.runs and subject.timed.estimates:
+            subject.timed.roofline = roofline(
+                flops=compared.flops,
+                bytes=compared.bytes,
+                seconds=speedup.timing(subject.timed.estimates).seconds,
+                roofs=roofs,
+                dtype="tf32" if compared.dtype == "float32" and subject.tf32 else compared.dtype,
+                working_set=compared.footprint,
+            )
+    return replace(compared, timed=tuple(subject.timed for subject in subjects))
+
+
+@contextmanager
+def _out_of_memory(job: ComparisonJob, test: TestCase) -> Iterator[None]:
+    """Have an error for lack of memory name the case and the cure."""
+    try:
+        yield
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
@@ -159,17 +181,6 @@ def _compare_case(
             "select smaller cases (--sizes, --sample)" if has_others else "it is the only case: make its inputs smaller"
         )
         raise MemoryError(f"{job.problem.name} {test['name']}: out of memory{rest}; {cure}") from None
-    for subject in subjects:
-        if roofs is not None and subject.runs and subject.timed.estimates:
-            subject.timed.roofline = roofline(
-                flops=compared.flops,
-                bytes=compared.bytes,
-                seconds=speedup.timing(subject.timed.estimates).seconds,
-                roofs=roofs,
-                dtype="tf32" if compared.dtype == "float32" and subject.tf32 else compared.dtype,
-                working_set=compared.footprint,
-            )
-    return compared
 
 
 def order(turns: Sequence[Turn], number: int) -> list[Turn]:
@@ -263,30 +274,29 @@ def _without_reference(cases: Sequence[Compared], reference: str) -> Iterator[st
 def _facts(bench: Bench, test: TestCase, subjects: Sequence[Subject], roofs: Roofs | None) -> Compared:
     """Return what a call on a test case does and touches. Outputs are those of an implementation, if one runs."""
     problem = bench.problem
-    outputs = next((subject.bound.output() for subject in subjects if subject.runs), None)
-    values = (*bench.inputs, *outputs_of(bench.expected if outputs is None else outputs))
-    tensors = [value for value in values if hasattr(value, "element_size")]
-    largest = max(tensors, key=_size)
+    outputs = next((subject.outputs() for subject in subjects if subject.runs), None)
+    tensors = [*tensor_facts(bench.inputs), *(outputs or tensor_facts(outputs_of(bench.expected)))]
+    largest = max(tensors, key=attrgetter("size"))
     touched, levels = footprint(problem, test, tensors), roofs or reported_levels(problem.device)
     return Compared(
         problem=problem.name,
         case=test["name"],
         device=problem.device,
         # A product of int8 computes in int8, though its largest tensor is of int32
-        dtype=named_dtype(test["name"]) or str(largest.dtype).removeprefix("torch."),
+        dtype=named_dtype(test["name"]) or largest.dtype,
         dims=tuple(test["dims"]),
-        elements=int(largest.numel()),
-        tensor_bytes=_size(largest),
+        elements=largest.elements,
+        tensor_bytes=largest.size,
         flops=problem.get_flops(test),
         bytes=problem.get_bytes(test),
         footprint=touched,
         memory=None if levels is None else memory_of(touched, levels),
         unfused_bytes=bench.unfused_bytes,
-        timed=tuple(subject.timed for subject in subjects),
+        timed=(),
     )
 
 
-def footprint(problem: Problem, test: TestCase, tensors: Sequence[Any]) -> int:
+def footprint(problem: Problem, test: TestCase, tensors: Sequence[TensorFacts]) -> int:
     """Return the working set of a call: the bytes of memory that it touches, each counted once.
 
     It is the problem's figure, but at most the size of the tensors: a problem that passes over them again and again has
@@ -294,14 +304,9 @@ def footprint(problem: Problem, test: TestCase, tensors: Sequence[Any]) -> int:
     """
     sizes: dict[int, int] = {}
     for tensor in tensors:
-        address = tensor.untyped_storage().data_ptr()
-        sizes[address] = max(_size(tensor), sizes.get(address, 0))
+        sizes[tensor.address] = max(tensor.size, sizes.get(tensor.address, 0))
     allocated, stated = sum(sizes.values()), problem.get_footprint(test)
     return allocated if stated is None else min(stated, allocated)
-
-
-def _size(tensor: Any) -> int:
-    return int(tensor.numel() * tensor.element_size())
 
 
 # What it ran on, as text ----------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ import ctypes
 import hashlib
 import importlib
 import inspect
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -29,7 +30,7 @@ from typing import Any, cast
 
 from kernel_velocity.engine.timers import Call, RegionState, RegionTimer
 from kernel_velocity.errors import UsageError
-from kernel_velocity.files import lasting_folder
+from kernel_velocity.files import SCRATCH, lasting_folder
 from kernel_velocity.problem.implementations import Bound, fresh, poison
 from kernel_velocity.problem.problem import C_TYPES, Inputs, NotHereError, Problem, ProblemError, outputs_of
 from kernel_velocity.problem.problem_file import dtype_of, fits, parameters_of
@@ -64,22 +65,13 @@ def binder(path: Path, problem: Problem) -> Bind:
         UsageError: no such file, it does not load, or has no function `solution`. The binder raises it where the
             solution does not take the arguments of a case.
     """
-    if not path.is_file():
-        raise UsageError(f"{path}: no such file")
+    _check_file(path, problem)
     if path.suffix == ".cu" and isinstance(problem, GpuModeCuda):
         return _task_solution(path, problem)
-    if path.suffix not in (".py", ".so", ".json"):
-        raise UsageError(
-            f"{path}: must be a shared library (.so), a Python file (.py) or FlashInfer's JSON; compile C++ by "
-            f"`c++ -O3 -shared -fPIC {path.name} -o {path.stem}.so`, CUDA by "
-            f"`nvcc -O3 -shared -Xcompiler -fPIC {path.name} -o {path.stem}.so`"
-        )
     prepare: Prepare
     if path.suffix == ".so":
         prepare = _library(path, problem)
-    elif path.suffix == ".json":
-        if not isinstance(problem, FlashInfer):
-            raise UsageError(f"{path}: solves a definition of FlashInfer, and {problem.name} is none")
+    elif isinstance(problem, FlashInfer) and path.suffix == ".json":
         solution = load_solution(path, problem)
         if not solution.writes:
             return _returning(problem, solution.function)
@@ -109,6 +101,41 @@ def binder(path: Path, problem: Problem) -> Bind:
         return replace(_bound(call, problem, outputs, function), timer=_region_timer(path))
 
     return bind
+
+
+def _check_file(path: Path, problem: Problem) -> None:
+    if not path.is_file():
+        raise UsageError(f"{path}: no such file")
+    if path.suffix not in (".py", ".so", ".json") and not (path.suffix == ".cu" and isinstance(problem, GpuModeCuda)):
+        raise UsageError(
+            f"{path}: must be a shared library (.so), a Python file (.py) or FlashInfer's JSON; compile C++ by "
+            f"`c++ -O3 -shared -fPIC {path.name} -o {path.stem}.so`, CUDA by "
+            f"`nvcc -O3 -shared -Xcompiler -fPIC {path.name} -o {path.stem}.so`"
+        )
+    if path.suffix == ".json" and not isinstance(problem, FlashInfer):
+        raise UsageError(f"{path}: solves a definition of FlashInfer, and {problem.name} is none")
+
+
+class Solution:
+    """What binds a solution to the inputs of a case. Its file, a user's code, is loaded when it is first wanted.
+
+    Args:
+        path, problem: as `binder` takes them.
+    """
+
+    def __init__(self, path: Path, problem: Problem) -> None:
+        self._path, self._problem = path, problem
+        self._bind: Bind | None = None
+        _check_file(path, problem)
+
+    def load(self) -> Bind:
+        """Load it once. It raises what `binder` does."""
+        self._bind = self._bind or binder(self._path, self._problem)
+        return self._bind
+
+    def __call__(self, problem: Problem, case: str, inputs: Inputs) -> Bound:
+        """Bind it."""
+        return self.load()(problem, case, inputs)
 
 
 # Problem, case, arguments -> the call on these, and a function that calls with others of the same kinds, as users do
@@ -425,8 +452,13 @@ def _sources(entries: object) -> dict[str, str] | None:
 
 
 def _written(path: Path, sources: Mapping[str, str]) -> Path:
-    folder = lasting_folder("kv-solution-")
+    number = hashlib.sha256(repr((str(path.resolve()), sorted(sources.items()))).encode()).hexdigest()[:16]
+    # The processes of a comparison share a folder, so that what one has compiled the next one loads
+    shared = os.environ.get(SCRATCH)
+    folder = Path(shared, f"kv-solution-{number}") if shared else lasting_folder("kv-solution-")
     for name, content in sources.items():
+        if (folder / name).exists():
+            continue
         try:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(content, encoding="utf-8")

@@ -24,7 +24,7 @@ from kernel_velocity import processes, units, unproven
 from kernel_velocity.compare.isolation import ProcessJournal
 from kernel_velocity.compare.result import Accuracy, TimedImplementation
 from kernel_velocity.compare.settings import TimingSettings
-from kernel_velocity.compare.solutions import Bind
+from kernel_velocity.compare.solutions import Bind, Solution
 from kernel_velocity.engine import gpu, process_state, quiet, timing
 from kernel_velocity.engine.reported import activity, read_counters
 from kernel_velocity.engine.sampling import batch_for, measure
@@ -46,7 +46,7 @@ from kernel_velocity.suite.memory import unlike_reference
 from kernel_velocity.suite.originals import ORIGINALS
 from kernel_velocity.suite.under_test import root_folder
 
-SET_UP, TIMED, AUDITED = "set up", "timed", "audited"  # steps of an implementation
+LOADED, SET_UP, TIMED, AUDITED = "loaded", "set up", "timed", "audited"  # steps of an implementation
 FUNCTION_SAMPLES = 21  # of a whole function in each round; the median counts
 FUNCTION_SECONDS = 0.1  # s that they may take; else there are FUNCTION_FEWEST
 FUNCTION_FEWEST = 3
@@ -80,6 +80,29 @@ class SharedInputs:
                 changed.append(name)
                 tensor.resize_(before.shape).copy_(before)
         return ", ".join(changed)
+
+
+class TensorFacts(NamedTuple):
+    """A tensor without its elements."""
+
+    address: int  # of its memory, which tensors may share
+    elements: int
+    size: int  # bytes
+    dtype: str
+
+
+def tensor_facts(values: Sequence[Any]) -> list[TensorFacts]:
+    """Return the facts of the tensors among values."""
+    return [
+        TensorFacts(
+            tensor.untyped_storage().data_ptr(),
+            int(tensor.numel()),
+            int(tensor.numel() * tensor.element_size()),
+            str(tensor.dtype).removeprefix("torch."),
+        )
+        for tensor in values
+        if hasattr(tensor, "element_size")
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +190,9 @@ class Subject:
     def set_up(self, bind: Bind) -> None:
         """Bind it, and verify what it writes to poisoned outputs."""
         self.timed.failed = self._bench.journal.death(self.name, self._bench.case)
+        if self.runs and isinstance(bind, Solution):
+            with self._attempt(LOADED):
+                bind.load()
         if self.runs:
             with self._attempt(SET_UP):
                 bound = bind(self._bench.problem, self._bench.case, self._bench.inputs)
@@ -177,6 +203,13 @@ class Subject:
                     )
         if self.runs:
             self.verify("before timing")
+
+    def outputs(self) -> list[TensorFacts]:
+        """Return what the tensors among its outputs are."""
+        return tensor_facts(outputs_of(self.bound.output()))
+
+    def end(self) -> None:
+        """End what belongs to it alone."""
 
     def _poison(self, bound: Bound) -> None:
         bound.poison()
@@ -402,7 +435,7 @@ class Subject:
         before = processes.children() | set(threading.enumerate())
         try:
             with (
-                self._bench.journal.running(doing, self.name, self._bench.case),
+                self._bench.journal.running(doing, self.name, "" if doing == LOADED else self._bench.case),
                 process_state.restored(changes.append),
             ):
                 yield
@@ -414,7 +447,7 @@ class Subject:
             message = " ".join(str(error).split())
             if isinstance(error, AuditError | limits.ImpossibleError):
                 self.timed.failed = message
-            elif isinstance(error, NotImplementedError) and doing == SET_UP:  # one that was bound has failed
+            elif isinstance(error, NotImplementedError) and doing in (LOADED, SET_UP):  # one that was bound has failed
                 self.timed.missing = message or "not implemented"
             elif not self.timed.rounds and (reason := lacking(error, has_cuda=self._device == "cuda")):
                 self.timed.missing = reason
@@ -429,7 +462,10 @@ class Subject:
             started = (processes.children() | set(threading.enumerate())) - before
             self._bench.journal.note_started(self.name, [number for number in started if isinstance(number, int)])
             self._started |= started
-            if replaced := ORIGINALS.put_back():
+            replaced = ORIGINALS.put_back()
+            if replaced and doing == LOADED:  # a library that it imports may, and has no use of it
+                self._note(f"loading {self.name} replaces {units.listed(replaced)}, which was restored")
+            elif replaced:
                 self.timed.failed = f"it replaced {units.listed(replaced)}"
 
     def _check_device(self, doing: str) -> None:

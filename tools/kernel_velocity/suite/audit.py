@@ -85,12 +85,16 @@ class FreshInputs:
 
     def __init__(self, inputs: Inputs, create: Callable[[], Inputs], environ: Mapping[str, str]) -> None:
         self._inputs, self._create = inputs, create
-        self._seed = environ.get("KV_SEED") or secrets.token_hex(4)
+        self.begin(environ)
         self._key = secrets.randbits(63)  # of checksums
         self._count = 0
         self._fixed = self._written = self._sums(inputs)
         self._layout = layout_of(inputs)
         self.can_renew = True  # until a draw gives the same values, or other shapes or scalars
+
+    def begin(self, environ: Mapping[str, str]) -> None:
+        """Have the draws of this process begin, which no other process knows."""
+        self._seed = environ.get("KV_SEED") or secrets.token_hex(4)
 
     def __str__(self) -> str:
         return f" (inputs drawn with KV_SEED={self._seed})" if self._count else ""
