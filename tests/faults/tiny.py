@@ -85,6 +85,7 @@ class Scale(Problem):
 
 
 class _Suite:
+    problem = Scale()
     params = [["eager", "compile", "native"], CASES]
     param_names = ["implementation", "case"]
     version = "1"
