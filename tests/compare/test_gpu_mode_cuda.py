@@ -69,10 +69,11 @@ def test_solution_in_cuda_is_compiled_verified_and_timed(task):
 
 @pytest.mark.slow  # nvcc takes 9 s a file
 def test_what_is_not_here_is_told(task, tmp_path, monkeypatch):
+    _, implementations = task(device=ON_DEVICE, mine="#include <no_such.h>\n")
     with pytest.raises(NotHereError, match=r"device\.cu: needs CUDA: it calls cuda(Malloc|LaunchKernel)"):
-        task(device=ON_DEVICE)
+        implementations["device"].load()
     with pytest.raises(ProblemError, match=r"mine\.cu: nvcc does not compile it: .*error.*no_such") as caught:
-        task(mine="#include <no_such.h>\n")
+        implementations["mine"].load()
     assert "\n" not in str(caught.value)
     write(tmp_path, {"scale/task.h": CUDA_TASK["scale/task.h"] + "// another text\n"})
     problem, _ = load(str(tmp_path / "scale"), "cpu")
