@@ -155,6 +155,12 @@ def test_process_that_goes_on_after_its_report_is_killed(run, leaves, capfd):
     assert capfd.readouterr().out == "began None None\n"
 
 
+def test_error_ends_the_process_without_waiting_for_handlers(run):
+    body = "import atexit; atexit.register(time.sleep, 600); raise ValueError('wrong')"
+    status, err = run(body)
+    assert status == 2 and "killed" not in err and "after its report" not in err
+
+
 LEAVES = """
 os.fork() or time.sleep(600)
 subprocess.Popen(["sleep", "600"], env={})

@@ -12,6 +12,7 @@ and returns the exit status that this says. Without it, the child has died, what
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import hmac
 import io
@@ -234,6 +235,10 @@ class ReportStream(io.StringIO):
             raise
         except SystemExit as error:
             status = error.code if isinstance(error.code, int) and error.code else status
+            raise
+        except Exception:
+            # `kv` prints it first. What else happens at an exit takes 2 s where PyTorch's compiler was loaded
+            atexit.register(leave, status)
             raise
         finally:
             self._hand_over(status)
