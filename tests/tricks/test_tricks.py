@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+from kernel_velocity.results.measurement import FIRST_LOOK
 from tests.tricks.honest_code import HONEST
 from tests.tricks.table import AGAIN, CROWDED, FASTER, LATE, TRICKS, UNFINISHED
 from tests.tricks.verdicts import finding, run, run_honest
@@ -44,8 +45,14 @@ def marks_of(alone):
 
 @pytest.mark.parametrize("trick", of(TRICKS, FAST, lambda trick: not BY_TIME.isdisjoint(trick.by)))
 def test_trick_is_found(tmp_path, trick):
-    outcome = run(tmp_path, trick, is_trick=True)
-    assert finding(trick, outcome), outcome
+    """In a round. Of what times decide, in one of the fewest rounds that a series has."""
+    outcomes = []
+    for number in range(1 if BY_TIME.isdisjoint(trick.by) else FIRST_LOOK):
+        (folder := tmp_path / str(number)).mkdir()
+        outcomes.append(run(folder, trick, is_trick=True))
+        if finding(trick, outcomes[-1]):
+            return
+    pytest.fail(str(outcomes))
 
 
 @pytest.mark.parametrize("trick", of(TWINS, FAST[:1]))
