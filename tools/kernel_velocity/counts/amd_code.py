@@ -28,7 +28,7 @@ from kernel_velocity.counts.c_call import NotCountedError
 from kernel_velocity.counts.elf import MAGIC, NOTE, Elf
 from kernel_velocity.counts.gpu_figures import Compiled, occupied, readable
 from kernel_velocity.counts.listing import Instruction
-from kernel_velocity.counts.machine_code import CLASSES, OTHER
+from kernel_velocity.counts.machine_code import CLASSES, OTHER, innermost
 from kernel_velocity.names import MIX
 
 MACHINE = 224  # e_machine
@@ -343,8 +343,5 @@ def _instructions(text: str) -> tuple[Counter[str], Counter[str], int, list[Inst
     loops = [
         range(goes, at + 1) for at, opcode, goes in code if goes is not None and goes <= at and _JUMP.match(opcode)
     ]
-    innermost = [
-        loop for loop in loops if not any(o != loop and o.start >= loop.start and o.stop <= loop.stop for o in loops)
-    ]
     assert set(kinds) <= set(CLASSES)
-    return kinds, details, len({at for loop in innermost for at in loop}), code
+    return kinds, details, len(innermost(loops)), code

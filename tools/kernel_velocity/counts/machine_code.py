@@ -168,8 +168,7 @@ def _mix(name: str, instructions: Sequence[Mapping[str, str]]) -> Mix:
     loops = [range(target, at + 1) for at, target in _backward(texts)]
     padding = {at for at, (opcode, _) in enumerate(texts) if opcode == "NOP" or range(at, at + 1) in loops}
     loops = [loop for loop in loops if len(loop) > 1]
-    innermost = [loop for loop in loops if not any(_is_inside(other, loop) for other in loops)]
-    looped = {at for loop in innermost for at in loop}
+    looped = innermost(loops)
     classes, details, of_loops = Counter[str](), Counter[str](), Counter[str]()
     local = {}
     for at, (opcode, operands) in enumerate(texts):
@@ -203,8 +202,14 @@ def _backward(texts: Sequence[tuple[str, str]]) -> Iterator[tuple[int, int]]:
             yield at, int(address[1], 16) // BYTES
 
 
-def _is_inside(inner: range, outer: range) -> bool:
-    return inner != outer and inner.start >= outer.start and inner.stop <= outer.stop
+def innermost(loops: Sequence[range]) -> set[int]:
+    """Return the numbers of the instructions in loops that have no other loop inside."""
+    return {
+        at
+        for loop in loops
+        if not any(o != loop and o.start >= loop.start and o.stop <= loop.stop for o in loops)
+        for at in loop
+    }
 
 
 def class_of(opcode: str, operands: str = "") -> str:

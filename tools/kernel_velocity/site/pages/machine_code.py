@@ -75,7 +75,7 @@ def differences(of: Sequence[Pair], folder: Path, most: int) -> list[dict[str, A
                 "name": pair.name,
                 "summary": words if rows else "only registers, labels and places on the stack differ",
                 "rows": rows[:most],
-                "further": f"{units.count(len(rows) - most, 'more line')}" if len(rows) > most else "",
+                "further": units.count(len(rows) - most, "more line") if len(rows) > most else "",
             }
         )
         most = max(most - len(rows), 0)
