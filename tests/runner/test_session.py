@@ -11,10 +11,12 @@ import pytest
 from kernel_velocity.ab import session as ab_session
 from kernel_velocity.engine import telemetry
 from kernel_velocity.machine.device_figures import UNITS
+from kernel_velocity.roofline import ceilings
 from kernel_velocity.runner import select, session
 from kernel_velocity.runner.asv import Ended
 from kernel_velocity.runner.session import Session
 from tests.ab.simulated_machine import SERIES, a_round
+from tests.machine.test_device_figures import a_machine, document
 
 COMMIT = "c0ffee00" + "0" * 32
 
@@ -202,6 +204,17 @@ def test_ceilings_are_measured_once_for_the_newest_commit(measure_ceilings, tmp_
     assert (tmp_path / ".asv" / "track-commits.txt").read_text() == f"{COMMIT}\n"
     assert args[args.index("--machine") + 1] == "box"
     assert "--interleave-rounds" not in args  # one round
+
+
+def test_ceilings_of_the_last_hour_serve_a_processor(measure_ceilings, tmp_path, monkeypatch):
+    monkeypatch.delenv("KV_THREADS", raising=False)
+    calls = []
+    for minutes in (60, 59):
+        monkeypatch.setattr(time, "time_ns", lambda minutes=minutes: int((time.time() - 60 * minutes) * 1e9))
+        ceilings.keep(tmp_path, document(a_machine()))
+        calls.append(len(measure_ceilings()[0]))
+    assert calls == [1, 0]
+    assert measure_ceilings() == ([], [], "ceilings of the machine: those of 59 minutes ago (`kv peaks` measures anew)\n")
 
 
 def test_suite_without_ceilings_measures_none(measure_ceilings, tmp_path):

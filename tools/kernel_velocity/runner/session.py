@@ -35,6 +35,7 @@ from kernel_velocity.results.git import SHORT, checked_out
 from kernel_velocity.results.ingest import by_series
 from kernel_velocity.results.lines import FAILURES, Failure, add_failure, decode_failure, failures_spool
 from kernel_velocity.results.measurement import FIRST_LOOK, Measurement, is_enough, looks, round_interval
+from kernel_velocity.roofline import ceilings
 from kernel_velocity.runner import code_identity, figures, fingerprint, report, select
 from kernel_velocity.runner.asv import Ended, Reader, environment_of, measuring, run_asv, run_measuring, settings
 from kernel_velocity.runner.environment import CommitNotBuilt
@@ -51,6 +52,7 @@ NEVER_QUIET = (
     f"{quiet.IN_VAIN} rounds or more in a row waited for a quiet core in vain: but for one in {quiet.ASK_AGAIN} they "
     "wait no more, and values are adjusted by gauges of how busy it was"
 )
+CEILINGS_SERVE = 3600.0  # s; a processor's ceilings move by how busy its other tenants are
 UNEXPECTED = 1200.0  # s beyond twice what a run expects, after which its provisional page renews itself no more
 
 LOOKED_AT = 50  # newest commits in whose records a round's time is looked for
@@ -428,10 +430,16 @@ class Session:
         """Have asv measure the ceilings of a device ("cpu", "cuda") for the newest commit that this run measured.
 
         A failure is a note: the timings are valid without ceilings. A recorded ceiling that cannot be measured now is
-        kept.
+        kept. A processor's serve the runs of an hour: they took 35 of the 74 s of a commit with one round. Which GPU
+        recorded ones are of says torch alone, in another process.
         """
         if not self.measured or not Path(self._conf.benchmark_dir, CEILINGS_MODULE).is_file():
             return
+        if device == "cpu" and (before := ceilings.sessions(self.root, device, self.machine)):
+            age = time.time() - before[-1].began
+            if 0 <= age < CEILINGS_SERVE:
+                print(f"ceilings of the machine: those of {age / 60:.0f} minutes ago (`kv peaks` measures anew)", file=out)
+                return
         print("measuring the ceilings of the machine (device.*), about half a minute", file=out, flush=True)
         newest = self.measured[:1]
         try:
