@@ -562,6 +562,13 @@ def test_time_function_has_an_interval(monkeypatch):
 # Processes that end --------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def shared_process(monkeypatch):
+    """Have implementations of a lasting journal share this process, which is no command's."""
+    monkeypatch.setattr(job, "kind_of_subjects", lambda *_: subject.Subject)
+
+
+@pytest.mark.usefixtures("shared_process")
 def test_journal_has_every_step_of_an_implementation(tmp_path):
     journal, steps = ProcessJournal(tmp_path), set()
 
@@ -575,7 +582,7 @@ def test_journal_has_every_step_of_an_implementation(tmp_path):
 
 
 @pytest.fixture
-def losing(monkeypatch):
+def losing(monkeypatch, shared_process):
     """Make an implementation that raises, after which the device reports an error `left` times."""
     state = types.SimpleNamespace(left=0, ended=[])
     error = RuntimeError("CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be ...")

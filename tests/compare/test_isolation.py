@@ -274,6 +274,7 @@ def solution(x, out, n, m):
     torch.meddled = problem.meddled = True
     problem.row_sums.verify_result = lambda *_: (True, {})
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    torch.set_num_threads(1)
     os.nice(1)
     ctypes.CDLL(None).mallopt(-4, 0)
 """,
@@ -288,6 +289,7 @@ def solution(x, out, n, m):
     assert not hasattr(torch, "meddled") and not hasattr(problem, "meddled"), "globals"
     assert problem.row_sums.verify_result.__name__ == "verify_result", "the problem's class"
     assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL, "a handler"
+    assert torch.get_num_threads() == 2, "threads"
     assert os.nice(0) == os.getpriority(os.PRIO_PROCESS, os.getppid()), "priority"
     out.copy_(x.sum(1))
 """,
@@ -304,7 +306,7 @@ def compared(tmp_path_factory):
         (folder / f"{name}.py").write_text(text)
     command = [sys.executable, "-m", "kernel_velocity", "compare", str(folder / "sums.py"), "--json=-"]
     command += [f"--solution={folder / name}.py" for name in SOLUTIONS]
-    command += ["--rounds=2", "--iters=3", "--device=cpu", "--no-roofline", "--threads=1"]
+    command += ["--rounds=2", "--iters=3", "--device=cpu", "--no-roofline", "--threads=2"]
     command += [f"--implementations=eager,{','.join(SOLUTIONS)}"]
     own_lock = {**os.environ, "ASV_CONF_DIR": str(folder), "PYTHONPATH": str(ROOT / "tools"), "PWD": str(ROOT)}
     done = subprocess.run(command, cwd=ROOT, env=own_lock, capture_output=True, text=True, check=False)

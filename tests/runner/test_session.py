@@ -214,7 +214,7 @@ def test_ceilings_of_the_last_hour_serve_a_processor(measure_ceilings, tmp_path,
         ceilings.keep(tmp_path, document(a_machine()))
         calls.append(len(measure_ceilings()[0]))
     assert calls == [1, 0]
-    assert measure_ceilings() == ([], [], "ceilings of the machine: those of 59 minutes ago (`kv peaks` measures anew)\n")
+    assert measure_ceilings() == ([], [], "ceilings of the machine: those of 59 minutes ago (`kv peaks`: anew)\n")
 
 
 def test_suite_without_ceilings_measures_none(measure_ceilings, tmp_path):

@@ -34,6 +34,14 @@ def has_one_thread() -> bool:
     return hasattr(os, "fork") and _TASKS.is_dir() and len(list(_TASKS.iterdir())) == 1
 
 
+def end_threads_of_blas() -> None:
+    """Have numpy's OpenBLAS end its threads, as its handler does before each fork. Its next product begins others."""
+    if child := os.fork():
+        os.waitpid(child, 0)
+    else:
+        os._exit(0)
+
+
 def is_possible() -> bool:
     """Return whether this process may fork, and has a second core for the child."""
     return has_one_thread() and len(os.sched_getaffinity(0)) > 1

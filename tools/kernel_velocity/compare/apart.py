@@ -4,7 +4,8 @@ What a solution leaves behind (settings, memory, threads, functions that it repl
 at their addresses and in their memory: a fork copies a page when somebody writes to it. A process that dies fails its
 own implementation, and the others go on.
 
-The command forks on a CPU (`kind_of_subjects`). CUDA cannot be used behind a fork, and threads do not come along.
+The command forks on a CPU (`kind_of_subjects`). CUDA cannot be used behind a fork, and threads do not come along: the
+process that forks computes on one, and those of an implementation begin in its own.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from kernel_velocity.compare.isolation import NO_STEP, JournalStep, ProcessJourn
 from kernel_velocity.compare.result import Accuracy, TimedImplementation, plain
 from kernel_velocity.compare.solutions import Bind
 from kernel_velocity.compare.subject import Subject, TensorFacts
+from kernel_velocity.engine import timing
 from kernel_velocity.errors import KernelVelocityError, UsageError
 from kernel_velocity.machine import limits
 from kernel_velocity.problem.problem import NotHereError, ProblemError
@@ -38,13 +40,23 @@ ERRORS = (KernelVelocityError, UsageError, ProblemError, NotHereError, MemoryErr
 HANDED_OVER = {(kind.__module__, kind.__name__): kind for kind in (TimedImplementation, Accuracy, TensorFacts, *ERRORS)}
 
 
+def can_fork(device: str, journal: ProcessJournal) -> bool:
+    """Return whether this is the command, on a CPU, and this process has one thread."""
+    if device != "cpu" or not journal.lasts or not hasattr(os, "pidfd_open"):
+        return False
+    if not forking.has_one_thread():
+        forking.end_threads_of_blas()
+    return forking.has_one_thread()
+
+
 def kind_of_subjects(device: str, names: Collection[str], journal: ProcessJournal) -> type[Subject]:
-    """Return ApartSubject in the command, on a CPU, while this process has one thread. Else Subject.
+    """Return ApartSubject where this process can fork. Else Subject, whose PyTorch has all threads.
 
     Freed memory goes back to the system, so that forked processes get pages of their own: what two share of one of 2 MB
     becomes 512 small ones when it is written. A stream of 500,000 elements took 1.35 times as long.
     """
-    if device != "cpu" or not journal.lasts or not forking.has_one_thread() or not hasattr(os, "pidfd_open"):
+    if not can_fork(device, journal):
+        timing.prepare_torch(device)
         return Subject
     if "compile" in names and "torch._inductor.compile_fx" not in sys.modules:
         # Its modules, and a look at the processor: once, not in the process of each case. This starts no thread
@@ -167,6 +179,7 @@ class ApartSubject(Subject):
     def _serve(self, requests: Connection, bind: Bind) -> NoReturn:
         """Take the steps that the parent asks for, until it kills this process."""
         self.__class__ = Subject  # type: ignore[assignment] # whose methods take them
+        timing.prepare_torch(self._device)  # with its threads
         self._bench.fresh.begin(os.environ)
         while True:
             method, args, more = requests.recv()

@@ -17,12 +17,13 @@ from typing import TextIO
 
 from kernel_velocity import lock
 from kernel_velocity.compare import implementations, isolation, nsight, settings, table
+from kernel_velocity.compare.apart import can_fork
 from kernel_velocity.compare.isolation import ProcessJournal
 from kernel_velocity.compare.job import ComparisonJob, compare_jobs
 from kernel_velocity.compare.profile import profile
 from kernel_velocity.compare.result import LiveComparison, as_google_benchmark, as_json
 from kernel_velocity.compare.settings import PRESETS, TimingSettings, prepared
-from kernel_velocity.engine import reported
+from kernel_velocity.engine import reported, timing
 from kernel_velocity.engine.stopping import RULES
 from kernel_velocity.errors import UsageError
 from kernel_velocity.files import check_report, check_writable, replace_text
@@ -189,7 +190,7 @@ def _compare(
     device = args.device or host.device()
     tables = err if args.json == "-" else out
     bar = ProgressBar(err, shown=not args.quiet and err.isatty())
-    with prepared(device, chosen.threads):
+    with prepared(device, chosen.threads, 1 if can_fork(device, journal) else None):
         try:
             jobs, notes = _jobs(args, device, chosen, journal, bar)
         finally:
@@ -205,6 +206,7 @@ def _compare(
             finally:
                 bar.clear()
             _report(comparison, args, tables, out)
+            timing.prepare_torch(device)  # with all threads again
             for what, job in jobs.items():
                 for text in _looks_inside(what, job, args, journal):
                     tables.write(f"\n{text}\n")

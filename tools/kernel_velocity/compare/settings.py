@@ -139,8 +139,11 @@ def settings(
 
 
 @contextmanager
-def prepared(device: str, threads: int) -> Iterator[None]:
+def prepared(device: str, threads: int, here: int | None = None) -> Iterator[None]:
     """Set PyTorch up as in measuring processes, and restore its settings at the end.
+
+    Args:
+        threads: of implementations. here: of this process, where those have their own. None: as many.
 
     Raises:
         UsageError: PyTorch or the device is not there.
@@ -154,7 +157,7 @@ def prepared(device: str, threads: int) -> Iterator[None]:
     try:
         with restored(lambda change: None):
             try:
-                prepare_torch(device)
+                prepare_torch(device, here)
             except NotImplementedError as error:
                 raise UsageError(f"--device {device}: {error}; use --device cpu") from None
             ORIGINALS.note()

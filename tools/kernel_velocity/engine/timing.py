@@ -40,8 +40,11 @@ def is_cold(name: str) -> bool:
     return name.endswith("time_cold")
 
 
-def prepare_torch(device: str) -> None:
+def prepare_torch(device: str, count: int | None = None) -> None:
     """Set threads and the arithmetic of float32 for this process.
+
+    Args:
+        count: of threads. PyTorch starts some of a pool as soon as it is set. None: KV_THREADS, else 1.
 
     Raises:
         NotImplementedError: torch or the device is missing.
@@ -52,7 +55,7 @@ def prepare_torch(device: str) -> None:
         if error.name != "torch":
             raise
         raise NotImplementedError("PyTorch is not installed") from None
-    torch.set_num_threads(threads())
+    torch.set_num_threads(count or threads())
     torch.set_grad_enabled(False)
     products = torch.backends.cuda.matmul
     products.allow_tf32 = False  # float32 products in float32, whatever the image's default

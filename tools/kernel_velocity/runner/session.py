@@ -438,7 +438,7 @@ class Session:
         if device == "cpu" and (before := ceilings.sessions(self.root, device, self.machine)):
             age = time.time() - before[-1].began
             if 0 <= age < CEILINGS_SERVE:
-                print(f"ceilings of the machine: those of {age / 60:.0f} minutes ago (`kv peaks` measures anew)", file=out)
+                print(f"ceilings of the machine: those of {age / 60:.0f} minutes ago (`kv peaks`: anew)", file=out)
                 return
         print("measuring the ceilings of the machine (device.*), about half a minute", file=out, flush=True)
         newest = self.measured[:1]
