@@ -28,11 +28,10 @@ from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.results.records import name_parts
 from kernel_velocity.stats.adjust import grown
-from kernel_velocity.stats.changepoints import young
-from kernel_velocity.stats.changepoints.detector import beyond_doubt
+from kernel_velocity.stats.changepoints import search
 from kernel_velocity.stats.changepoints.noise import median
+from kernel_velocity.stats.changepoints.search import LONGER, MOST_TRIED, Level, Noise, Pool, beyond_doubt
 from kernel_velocity.stats.changepoints.values import MIN_EFFECT, ChangePoint, Points
-from kernel_velocity.stats.changepoints.young import LONGER, MOST_TRIED, Level, Noise, Pool
 from kernel_velocity.verdict import change_points, controls, events, moves, ranges, unsteady
 from kernel_velocity.verdict.change_points import Logs, Settled
 from kernel_velocity.verdict.controls import SharedParts
@@ -419,7 +418,7 @@ def unseen(
             basis = entries[: grown(entries.size)][-LONGER:]
             levels.append(Level(logs[basis], pool, moves.error_of(of_rounds[basis])))
             loose.append(_Loose.of(logs, entries))
-    scatter = young.noises(levels)
+    scatter = search.noises(levels)
     within = [least_steps(noise, level.size, p) for noise, level in zip(scatter, loose, strict=True)]
     visits, sizes = map(_visits, loose, scatter, within), iter(within)
     for steps in points:
