@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernel_velocity.stats.changepoints import search
-from kernel_velocity.stats.changepoints.search import Level, Pool, detect_many
+from kernel_velocity.stats.changepoints.search import Level, Noise, detect_many
 
 SIGMA = 0.005
-POOL = Pool(sigma=SIGMA, tails=search.NORMAL)
+POOL = Noise(sigma=SIGMA, tails=search.NORMAL)
 STEADY = 41  # values, the newest of which may be new
 
 
@@ -104,13 +104,13 @@ def test_outlier_is_no_step():
 def test_tails_of_the_machine_make_a_single_value_less_sure():
     logs = normal(np.random.default_rng(3), STEADY)
     logs[-1] += 0.03
-    assert smallest(logs, Pool(SIGMA, search.UNKNOWN_TAILS)) > 10 * smallest(logs, POOL)
+    assert smallest(logs, Noise(SIGMA, search.UNKNOWN_TAILS)) > 10 * smallest(logs, POOL)
     assert smallest(logs, None) > smallest(logs, POOL)  # where nothing tells them
 
 
 def test_short_history_is_judged_by_the_scatter_of_others():
     logs = np.array([0.0, 0.001, 0.05])
-    assert smallest(logs) < 1e-3 < smallest(logs, Pool(0.05, search.NORMAL))
+    assert smallest(logs) < 1e-3 < smallest(logs, Noise(0.05, search.NORMAL))
     assert steps(logs, None, float("nan")) == []
 
 
@@ -162,7 +162,8 @@ def test_steps_of_a_young_history_do_not_hide_each_other(pattern):
     rng = np.random.default_rng(5)
     levels = {"A": 0.0, "B": -0.9, "C": -0.5, "D": 0.3}
     logs = np.array([levels[name] for name in pattern]) + 0.002 * rng.standard_normal(len(pattern))
-    indices = [point.index for point in steps(logs, Pool(sigma=0.002, tails=search.NORMAL), math.nan) if point.p < 1e-6]
+    points = steps(logs, Noise(sigma=0.002, tails=search.NORMAL), math.nan)
+    indices = [point.index for point in points if point.p < 1e-6]
     assert indices == [index for index in range(1, len(pattern)) if pattern[index] != pattern[index - 1]]
 
 

@@ -24,7 +24,7 @@ from kernel_velocity.results.identity import Identity
 from kernel_velocity.results.sessions import Changes
 from kernel_velocity.stats.changepoints import search
 from kernel_velocity.stats.changepoints.noise import median
-from kernel_velocity.stats.changepoints.search import LONGER, MARGIN, POSSIBLE, SHORTER, Level, OlderStep, Pool
+from kernel_velocity.stats.changepoints.search import LONGER, MARGIN, POSSIBLE, SHORTER, Level, Noise, OlderStep
 from kernel_velocity.stats.changepoints.values import ChangePoint, Points
 from kernel_velocity.stats.two_samples import controlled
 from kernel_velocity.verdict import change_points, controls
@@ -100,7 +100,7 @@ def ends(series: Logs, errors: FloatArray, settled: Sequence[ChangePoint]) -> En
 
 def pools(
     platforms: Sequence[Hashable], is_control: Sequence[bool], of_series: Sequence[Ends]
-) -> dict[Hashable, Pool | None]:
+) -> dict[Hashable, Noise | None]:
     """Return what is typical of the newest values of each platform: of its controls, else of all its series."""
     by_platform: dict[Hashable, list[int]] = {}
     for number, platform in enumerate(platforms):
@@ -128,7 +128,7 @@ class Searched(NamedTuple):
         return ends(self.logs, self.errors, self.settled)
 
 
-def older(series: Sequence[tuple[Searched, Pool | None]]) -> list[list[OlderStep]]:
+def older(series: Sequence[tuple[Searched, Noise | None]]) -> list[list[OlderStep]]:
     """Return the steps of series that were found when they were new, and that the detector does not see.
 
     Args:
@@ -169,7 +169,7 @@ def steps(
     settled: Sequence[Sequence[ChangePoint]],
     of_series: Sequence[Ends],
     older_steps: Sequence[Sequence[OlderStep]],
-    typical: Sequence[Pool | None],
+    typical: Sequence[Noise | None],
     doubted: float,
 ) -> list[Steps]:
     """Return the steps of many series, with control of false discoveries over all of them.
@@ -300,7 +300,7 @@ def of_histories(histories: Sequence[SeriesHistory], line: Sequence[str], idle: 
     }
     suspecting = {
         platform: pool
-        and pool._replace(sigma=BETWEEN_SESSIONS if platform in assumed else pool.sigma, tails=search.NORMAL)
+        and replace(pool, sigma=BETWEEN_SESSIONS if platform in assumed else pool.sigma, tails=search.NORMAL)
         for platform, pool in typical.items()
     }
     # Newer ones are the newest values', which are suspected at a higher p

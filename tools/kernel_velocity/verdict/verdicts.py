@@ -30,7 +30,7 @@ from kernel_velocity.results.records import name_parts
 from kernel_velocity.stats.adjust import grown
 from kernel_velocity.stats.changepoints import search
 from kernel_velocity.stats.changepoints.noise import median
-from kernel_velocity.stats.changepoints.search import LONGER, MOST_TRIED, Level, Noise, Pool, beyond_doubt
+from kernel_velocity.stats.changepoints.search import LONGER, MOST_TRIED, Level, Noise, beyond_doubt
 from kernel_velocity.stats.changepoints.values import MIN_EFFECT, ChangePoint, Points
 from kernel_velocity.verdict import change_points, controls, events, moves, ranges, unsteady
 from kernel_velocity.verdict.change_points import Logs, Settled
@@ -264,7 +264,7 @@ class Verdicts:
         return iter(ranges.agreed(steps, self.past.order))
 
     def _judged(
-        self, series: Sequence[tuple[Columns, FloatArray, Points, Pool | None]], *, p: float
+        self, series: Sequence[tuple[Columns, FloatArray, Points, Noise | None]], *, p: float
     ) -> list[tuple[Points, tuple[CommitRange, ...], Unseen]]:
         """Return the steps of series without the machine's part, their possible causes, and what stays unseen."""
         columns, errors, _, pools = zip(*series, strict=True)
@@ -361,7 +361,7 @@ def _alike(logs: Logs) -> dict[int, tuple[Indices, FloatArray]]:
 
 def tested(
     columns: Sequence[Columns], errors: Sequence[FloatArray], settled: Mapping[SeriesKey, Settled]
-) -> tuple[list[Steps], list[Pool | None]]:
+) -> tuple[list[Steps], list[Noise | None]]:
     """Return the steps of series, those of few values among them, and what is typical of each one's platform.
 
     Args:
@@ -404,7 +404,7 @@ def unseen(
     series: Sequence[Columns],
     errors: Sequence[FloatArray],
     points: Sequence[Points],
-    pools: Sequence[Pool | None],
+    pools: Sequence[Noise | None],
     p: float,
 ) -> Iterator[Unseen]:
     """Yield what changes of each series stay unseen by a test of a p.

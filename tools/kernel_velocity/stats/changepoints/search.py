@@ -62,7 +62,7 @@ from kernel_velocity.stats.changepoints.noise import (
     yuen,
 )
 from kernel_velocity.stats.changepoints.values import (
-    INTERVAL,
+    FEWEST_ALONE,
     MIN_EFFECT,
     MIN_SIGMA,
     ChangePoint,
@@ -71,6 +71,7 @@ from kernel_velocity.stats.changepoints.values import (
     Values,
     observed,
     rows_by_size,
+    too_few,
 )
 
 MARGIN = 5  # points by which two looks may differ on one step; people's annotations differ by as many
@@ -80,7 +81,7 @@ CUT_TOGETHER = 128  # series: their sums stay in a core's cache
 LOUD = 4.0
 YOUNG = 16  # points: a shorter level needs a louder step, in proportion
 VERY_LOUD = 2.5  # times as loud as needed: correlated noise makes no such step
-P_CORRELATED = 1e-4  # of Yuen's test with AR(1) noise
+P_CORRELATED = 1e-4  # of Yuen's test with AR(1) noise: also of the values of one session
 # Degrees of freedom that an interval has at least. AR(1) noise leaves short levels 1. Intervals of t(1) hold the true
 # step, but in up to a quarter of the steps that stand by their loudness also 0. With 3 they hold the true step in 95 to
 # 100% of them, and never 0 (simulated, correlation 0 to .95, 9 to 60 points a level).
@@ -92,7 +93,6 @@ RETURNING = "unsteady: the series keeps returning to this level"
 LOOK_BACK = 150  # points in which they are counted
 BLOCK = 128  # points
 GROSS = 5.0  # sigmas; values at an end that are so far from all of the next ones are of another level
-CHANCE = 1e-4  # of a step that the values of one session make by chance
 DOUBTS = 5.0  # standard errors of a link, which are estimates themselves: 3.9 let 3 times as many false steps through
 SHORTER = 12  # values of the shorter side: from one more on, the detector sees every step that this test would see
 MOST_TRIED = SHORTER + (SHORTER + 1) * sum(1 / age for age in range(2, SHORTER + 2))  # as many as p can count for
@@ -108,11 +108,12 @@ CORRELATED = 20  # values whose own correlation counts as much as that of the ot
 NEAR = 2.0  # sigmas from the median to which the values of a mean are clipped
 CLIPPED = 1.05  # variance of such a mean over that of a plain one, of normal values
 SHARE_OF_STEP = 0.5  # of the step, by each of one or two values: else an outlier shows it
-FIRST_VALUES = 3  # values that an older step is looked for with, at least
-SIZES = (FIRST_VALUES, SHORTER // 2, SHORTER)  # first values that may show an older step
+SIZES = (FEWEST_BETWEEN_CUTS, SHORTER // 2, SHORTER)  # first values that may show an older step
 POSSIBLE = 0.01  # p from which such a step is none
 RECURSE = 1e-3  # p from which the two sides are searched, too
 TAILS = (2.0, 3.0, 4.0, 6.0, 10.0, 40.0)  # degrees of freedom of t: how heavy the tails of single values may be
+UNKNOWN_TAILS = (1 / len(TAILS),) * len(TAILS)  # where nothing tells them
+NORMAL = (*(0.0 for _ in TAILS[1:]), 1.0)
 FINE = 0.04  # log units, to which a typical scatter is rounded
 OUT = (4.0, 8.0, 16.0, 32.0, 64.0)  # sigmas
 POWER = 0.99  # probability that a test sees the least step that it is said to see
@@ -162,7 +163,7 @@ def detect_many(series: Sequence[FloatArray], previous: Sequence[Detected | None
         if then is not None and then.digest == digest:
             result[number] = then
         else:
-            searches[number] = _PointSearch.of(digest, observed(values).logs, then)
+            searches[number] = _PointSearch.of(digest, *observed(values), then)
     while growing := [search for search in searches.values() if (search.blocks + 1) * BLOCK < search.logs.size]:
         for search, points, cuts in _searched(growing, [(search.blocks + 1) * BLOCK for search in growing]):
             search.settled += [point for point in points if point.index < search.blocks * BLOCK]
@@ -170,7 +171,7 @@ def detect_many(series: Sequence[FloatArray], previous: Sequence[Detected | None
             search.blocks, search.settled_digest = search.blocks + 1, None
     ends = [search.logs.size for search in searches.values()]
     for number, (search, points, cuts) in zip(searches, _searched([*searches.values()], ends), strict=True):
-        result[number] = search.detected(series[number], points, cuts)
+        result[number] = search.detected(points, cuts)
     return [result[number] for number in range(len(series))]
 
 
@@ -184,28 +185,30 @@ class _PointSearch:
 
     digest: str  # of the values, missing ones included
     logs: FloatArray  # (places,) values that are present
+    indices: NDArray[np.int64]  # (places,) where each is among all values
     blocks: int = 0
     settled_digest: str | None = None  # None: more blocks were settled since
     settled: list[ChangePoint] = field(default_factory=list)  # those before block `blocks` - 1
     settled_cuts: list[int] = field(default_factory=list)
 
     @classmethod
-    def of(cls, digest: str, logs: FloatArray, previous: Detected | None) -> _PointSearch:
+    def of(cls, digest: str, logs: FloatArray, indices: NDArray[np.int64], previous: Detected | None) -> _PointSearch:
         """Return the search where an earlier one left off, if the values of the settled blocks are the same."""
         if previous is None or previous.settled_digest != (same := _digest(logs[: previous.blocks * BLOCK])):
-            return cls(digest=digest, logs=logs)
+            return cls(digest=digest, logs=logs, indices=indices)
         return cls(
             digest=digest,
             logs=logs,
+            indices=indices,
             blocks=previous.blocks,
             settled_digest=same,
             settled=list(previous.settled),
             settled_cuts=list(previous.settled_cuts),
         )
 
-    def detected(self, values: FloatArray, points: Points, cuts: Sequence[int]) -> Detected:
-        """Return the result for the values, missing ones included. `points` and `cuts` are those of the window."""
-        indices = np.flatnonzero(~np.isnan(values)).tolist()
+    def detected(self, points: Points, cuts: Sequence[int]) -> Detected:
+        """Return the result. `points` and `cuts` are those of the window."""
+        indices = self.indices.tolist()
         return Detected(
             digest=self.digest,
             settled_digest=self.settled_digest or _digest(self.logs[: self.blocks * BLOCK]),
@@ -348,9 +351,12 @@ class _Window:
             levels = [point.before for point in (*earlier, *points) if point.index > index - LOOK_BACK]
             near = sum(abs(level - step.after) <= abs(step.after - step.before) / 2 for level in levels)
             point = replace(step, freedom=max(step.freedom, FEWEST_FREEDOM)).point(index)
-            if near >= RETURNS:
-                point = replace(point, is_unsteady=True, warnings=(*point.warnings, RETURNING))
-            points.append(point)
+            warnings = (
+                *too_few(FEWEST_ALONE, "the old level", step.sizes[0]),
+                *too_few(FEWEST_ALONE, "the new level", step.sizes[1]),
+                *((RETURNING,) if near >= RETURNS else ()),
+            )
+            points.append(replace(point, is_unsteady=near >= RETURNS, warnings=warnings))
         return tuple(points)
 
 
@@ -368,13 +374,8 @@ def cheapest(series: Sequence[FloatArray], prices: Sequence[float]) -> list[list
     Returns:
         the cuts of each series, ascending, as the number of points before them.
     """
-    return [
-        cuts
-        for start in range(0, len(series), CUT_TOGETHER)
-        for cuts in _cheapest(
-            series[start : start + CUT_TOGETHER], np.array(prices[start : start + CUT_TOGETHER], dtype=np.float64)
-        )
-    ]
+    together = [slice(start, start + CUT_TOGETHER) for start in range(0, len(series), CUT_TOGETHER)]
+    return [cuts for some in together for cuts in _cheapest(series[some], np.array(prices[some], dtype=np.float64))]
 
 
 def costs(series: Sequence[FloatArray], scatters: Sequence[FloatArray]) -> list[float]:
@@ -424,21 +425,81 @@ def _cheapest(series: Sequence[FloatArray], prices: FloatArray) -> Iterator[list
         yield cuts[::-1]
 
 
-class Pool(NamedTuple):
-    """What many series of a machine tell about a single one."""
+@dataclass(frozen=True)
+class Noise:
+    """The scatter of single log values: of a level, or what is typical of many series of a machine."""
 
-    sigma: float  # typical scatter of single log values
-    tails: tuple[float, ...]  # the probability of each of TAILS
-    freedom: float = PRIOR  # degrees of freedom that `sigma` counts for: few where the series differ
-    phi: float = 0.0  # typical correlation of successive values, of AR(1)
-    spikes: tuple[float, ...] = ()  # shares of values that are further out than each of OUT
+    sigma: float
+    tails: tuple[float, ...] = NORMAL  # the probability of each of TAILS
+    freedom: float = PRIOR  # degrees of freedom that `sigma` counts for: of a typical one few where the series differ
+    phi: float = 0.0  # correlation of successive values, of AR(1)
+    spikes: tuple[float, ...] = ()  # shares of the machine's values that are further out than each of OUT
+    outliers: tuple[float, ...] = ()  # sigmas by which values of the level are beyond their neighbours, furthest first
+    weight: float = 0.0  # share of the values that each of them stands for
+
+    @cached_property
+    def _kind(self) -> Noise:
+        """What many levels have in common: `_outlier` remembers it."""
+        freedom = 2.0 ** (round(2 * math.log2(self.freedom)) / 2)
+        return replace(self, sigma=1.0, freedom=freedom, phi=round(self.phi, 1), outliers=(), weight=0.0)
+
+    def error(self, sizes: tuple[int, int]) -> float:
+        """Return the standard error of the difference of two levels of these sizes."""
+        before, after = sizes
+        return self.sigma * math.sqrt(self._variance(before) + self._variance(after))
+
+    def _variance(self, size: int) -> float:
+        """Return the variance of a level, in squared sigmas: AR(1) noise, and clipping, inflate it."""
+        phi = self.phi
+        correlated = 1 + 2 * phi / (1 - phi) * (1 - (1 - phi**size) / (size * (1 - phi)))
+        return correlated * (CLIPPED if size >= 3 else 1.0) / size
+
+    def single(self, size: int) -> float:
+        """Return the standard error of the difference of a value and a level of this size."""
+        return self.sigma * math.sqrt(1 + self._variance(size))
+
+    def most_off(self, size: int) -> float:
+        """Return by how much a value is off its commit's own level at most, with a probability of POWER.
+
+        Args:
+            size: values of the level that it is compared with.
+        """
+        return _quantile(self.freedom, POWER) * self.single(size)
+
+    def level(self, logs: FloatArray) -> float:
+        """Return the mean of values, clipped near their median."""
+        middle, most = median(logs), NEAR * self.sigma
+        return middle + float(np.minimum(np.maximum(logs - middle, -most), most).sum()) / logs.size
+
+    def least(self, longer: int, p: float, most: int) -> list[float]:
+        """Return the least steps that a test at this p sees, with a probability of POWER, of 1 to `most` values.
+
+        Args:
+            longer: values on the longer side.
+        """
+        level = self._variance(longer)
+        quantile, power = _quantile(self.freedom, 1 - p / 2), _quantile(self.freedom, POWER)
+        chance = _outlier(self._kind, min(most, longer), p)
+        least = []
+        for size, variance in enumerate(map(self._variance, range(1, most + 1)), start=1):
+            error = math.sqrt(level + variance)
+            alone = math.sqrt(1 + (level if size <= longer else variance))
+            shorter = min(size, longer)
+            outlier = max(chance[shorter - 1], self._outliers(shorter, p)) * alone
+            least.append(max(MIN_EFFECT, self.sigma * (max(quantile * error, outlier) + power * error)))
+        return least
+
+    def _outliers(self, size: int, p: float) -> float:
+        """Return how many sigmas out `size` values must be, so that the level's own outliers leave them less than p."""
+        if not self.outliers:
+            return 0.0
+        together = size // 2 + 1
+        chance = p / (2 * math.comb(size, together) * (size - size // 2))
+        allowed = int(2 * chance ** (1 / (1 + (together - 1) * (1 - self.phi))) / self.weight)
+        return self.outliers[allowed] if allowed < len(self.outliers) else 0.0
 
 
-UNKNOWN_TAILS = (1 / len(TAILS),) * len(TAILS)  # where nothing tells them
-NORMAL = (*(0.0 for _ in TAILS[1:]), 1.0)
-
-
-def pool(series: Sequence[FloatArray], telling: Sequence[FloatArray] = ()) -> Pool | None:
+def pool(series: Sequence[FloatArray], telling: Sequence[FloatArray] = ()) -> Noise | None:
     """Return what some series tell about any other of their machine. None where no two values follow each other.
 
     It is rounded, so that a new commit changes few pages.
@@ -457,7 +518,8 @@ def pool(series: Sequence[FloatArray], telling: Sequence[FloatArray] = ()) -> Po
     sigmas, chances, spikes = [np.empty(0)], [np.empty(0)], [np.empty(0)]
     for _, values in rows_by_size(series, FEWEST_MOVES + 1):
         scatter, free = _own_sigma(values), EFFICIENCY * (values.shape[1] - 1)
-        typical = np.maximum(_posterior(scatter, _own_freedom(values.shape[1]), sigma, PRIOR), MIN_SIGMA)
+        weight = _own_freedom(values.shape[1])
+        typical = np.maximum(np.sqrt((PRIOR * sigma**2 + weight * scatter**2) / (PRIOR + weight)), MIN_SIGMA)
         sigmas.append(scatter)
         # What chance leaves of the squared logarithm of a variance
         chances.append(np.full(len(values), special.polygamma(1, free / 2) + free**-2))
@@ -467,7 +529,7 @@ def pool(series: Sequence[FloatArray], telling: Sequence[FloatArray] = ()) -> Po
     freedom = min(max(2 / max(spread, 1e-9), LEAST_PRIOR), MOST_PRIOR)
     distances = np.concatenate(spikes)
     shares = tuple(round(float((distances >= out).mean()), 2) for out in OUT) if distances.size else ()
-    return Pool(
+    return Noise(
         sigma=math.exp(round(math.log(sigma) / FINE) * FINE),
         tails=_tails(distances[distances > 0]),
         freedom=round(freedom),
@@ -552,85 +614,6 @@ def _own_sigma(values: FloatArray) -> FloatArray:
     return np.asarray(np.sqrt((rest**2).sum(axis=1) / (size - 1)))
 
 
-def _posterior(scatter: FloatArray, freedom: FloatArray | float, sigma: float, prior: float) -> FloatArray:
-    """Return the scatter after the values of a series, whose machine has a typical one."""
-    return np.asarray(np.sqrt((prior * sigma**2 + freedom * scatter**2) / (prior + freedom)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Noise:
-    """The scatter of single log values."""
-
-    sigma: float
-    freedom: float
-    phi: float = 0.0  # of AR(1)
-    tails: tuple[float, ...] = NORMAL
-    spikes: tuple[float, ...] = ()  # shares of the machine's values that are further out than each of OUT
-    outliers: tuple[float, ...] = ()  # sigmas by which values are beyond their neighbours, the furthest first
-    weight: float = 0.0  # share of the values that each of them stands for
-
-    @cached_property
-    def _kind(self) -> Noise:
-        """What many levels have in common: `_outlier` remembers it."""
-        freedom = 2.0 ** (round(2 * math.log2(self.freedom)) / 2)
-        return Noise(sigma=1.0, freedom=freedom, phi=round(self.phi, 1), tails=self.tails, spikes=self.spikes)
-
-    def error(self, sizes: tuple[int, int]) -> float:
-        """Return the standard error of the difference of two levels of these sizes."""
-        before, after = sizes
-        return self.sigma * math.sqrt(self._variance(before) + self._variance(after))
-
-    def _variance(self, size: int) -> float:
-        """Return the variance of a level, in squared sigmas: AR(1) noise, and clipping, inflate it."""
-        phi = self.phi
-        correlated = 1 + 2 * phi / (1 - phi) * (1 - (1 - phi**size) / (size * (1 - phi)))
-        return correlated * (CLIPPED if size >= 3 else 1.0) / size
-
-    def single(self, size: int) -> float:
-        """Return the standard error of the difference of a value and a level of this size."""
-        return self.sigma * math.sqrt(1 + self._variance(size))
-
-    def most_off(self, size: int) -> float:
-        """Return by how much a value is off its commit's own level at most, with a probability of POWER.
-
-        Args:
-            size: values of the level that it is compared with.
-        """
-        return _quantile(self.freedom, POWER) * self.single(size)
-
-    def level(self, logs: FloatArray) -> float:
-        """Return the mean of values, clipped near their median."""
-        middle, most = median(logs), NEAR * self.sigma
-        return middle + float(np.minimum(np.maximum(logs - middle, -most), most).sum()) / logs.size
-
-    def least(self, longer: int, p: float, most: int) -> list[float]:
-        """Return the least steps that a test at this p sees, with a probability of POWER, of 1 to `most` values.
-
-        Args:
-            longer: values on the longer side.
-        """
-        level = self._variance(longer)
-        quantile, power = _quantile(self.freedom, 1 - p / 2), _quantile(self.freedom, POWER)
-        chance = _outlier(self._kind, min(most, longer), p)
-        least = []
-        for size, variance in enumerate(map(self._variance, range(1, most + 1)), start=1):
-            error = math.sqrt(level + variance)
-            alone = math.sqrt(1 + (level if size <= longer else variance))
-            shorter = min(size, longer)
-            outlier = max(chance[shorter - 1], self._outliers(shorter, p)) * alone
-            least.append(max(MIN_EFFECT, self.sigma * (max(quantile * error, outlier) + power * error)))
-        return least
-
-    def _outliers(self, size: int, p: float) -> float:
-        """Return how many sigmas out `size` values must be, so that the level's own outliers leave them less than p."""
-        if not self.outliers:
-            return 0.0
-        together = size // 2 + 1
-        chance = p / (2 * math.comb(size, together) * (size - size // 2))
-        allowed = int(2 * chance ** (1 / (1 + (together - 1) * (1 - self.phi))) / self.weight)
-        return self.outliers[allowed] if allowed < len(self.outliers) else 0.0
-
-
 @cache
 def _quantile(freedom: float, p: float) -> float:
     """Return a quantile of Student's t. Levels of one length have the same freedom."""
@@ -668,17 +651,13 @@ def _scatters(freedom: float) -> FloatArray:
 
 
 @cache
-def _beyond_spikes(together: int, freedom: float) -> FloatArray:
-    return _beyond(_SPIKES, np.full(1, together), freedom)
-
-
-@cache
 def _outlier(scatter: Noise, most: int, p: float) -> list[float]:
     """Return how many sigmas out chance puts the middle one of 1 to `most` values with probability p (`_by_tails`)."""
     outliers = list[float]()
+    alone, several = (_beyond(_SPIKES, np.full(1, together), scatter.freedom) for together in (1, 2))
     for size in range(1, most + 1):
         together = size // 2 + 1
-        beyond = _beyond_spikes(min(together, 2), scatter.freedom)
+        beyond = alone if together == 1 else several
         chances = np.log(np.maximum(_by_tails(beyond, _SPIKES, np.full(1, together), size, scatter), 1e-300))
         outliers.append(float(np.interp(-math.log(p), -chances, _SPIKES)))
     return outliers
@@ -688,7 +667,7 @@ class Level(NamedTuple):
     """Values that may be one level, and what else tells their scatter."""
 
     logs: FloatArray  # (n,) log values, none missing
-    others: Pool | None  # of the machine's series; None: unknown
+    others: Noise | None  # typical of the machine's series (`pool`); None: unknown
     rounds: float  # standard error that the rounds of a value leave: the scatter is no less; NaN: unknown
     begins: bool = True  # whether a step may be near its beginning
     ends: bool = True  # whether a step may be near its end
@@ -704,13 +683,7 @@ def noises(levels: Sequence[Level]) -> list[Noise | None]:
     result: list[Noise | None] = [
         None
         if level.others is None or level.logs.size > FEWEST_MOVES
-        else Noise(
-            sigma=max(level.others.sigma, level.least),
-            freedom=level.others.freedom,
-            phi=level.others.phi,
-            tails=level.others.tails,
-            spikes=level.others.spikes,
-        )
+        else replace(level.others, sigma=max(level.others.sigma, level.least))
         for level in levels
     ]
     for numbers, values in rows_by_size([level.logs for level in levels], FEWEST_MOVES + 1):
@@ -721,15 +694,14 @@ def noises(levels: Sequence[Level]) -> list[Noise | None]:
         spikes = -np.sort(-_spikes(values), axis=1)
         for number, sigma, lagged, squared, spike in zip(numbers, sigmas.tolist(), *sums, spikes, strict=True):
             level, phi = levels[number], correlation(lagged, squared, size)
-            others = level.others or Pool(sigma, UNKNOWN_TAILS, 0.0, phi)
+            others = level.others or Noise(sigma, UNKNOWN_TAILS, 0.0, phi)
             together = others.freedom + freedom
             scatter = max(math.sqrt((others.freedom * others.sigma**2 + freedom * sigma**2) / together), level.least)
-            result[number] = Noise(
+            result[number] = replace(
+                others,
                 sigma=scatter,
                 freedom=together,
                 phi=(CORRELATED * others.phi + freedom * phi) / (CORRELATED + freedom),
-                tails=others.tails,
-                spikes=others.spikes,
                 outliers=tuple((spike[spike >= NEAR * scatter] / scatter).tolist()),
                 weight=freedom / together / size,
             )
@@ -744,27 +716,24 @@ def steps(levels: Sequence[Level]) -> list[list[ChangePoint]]:
             of the end that it is near to.
     """
     result: list[list[ChangePoint]] = [[] for _ in levels]
-    for number, split in _splits(levels):
-        result[number] = _steps(levels[number], split)
+    for number, start, medians_of, tried in _splits(levels):
+        level = levels[number]
+        best = _tested(level.logs, start, medians_of, tried, partial(_scatter, level))
+        if best is None or best.p >= RECURSE:
+            result[number] = [best] if best else []
+            continue
+        older, newer = steps(
+            [
+                level._replace(logs=level.logs[: best.index], ends=True),
+                level._replace(logs=level.logs[best.index :], begins=True),
+            ]
+        )
+        result[number] = [
+            *(point for point in older if point.p < RECURSE),
+            best,
+            *(replace(point, index=point.index + best.index) for point in newer if point.p < RECURSE),
+        ]
     return result
-
-
-def _steps(level: Level, split: _Split) -> list[ChangePoint]:
-    best = _tested(level.logs, split, partial(_scatter, level))
-    if best is None:
-        return []
-    if best.p >= RECURSE:
-        return [best]
-    sides = (
-        level._replace(logs=level.logs[: best.index], ends=True),
-        level._replace(logs=level.logs[best.index :], begins=True),
-    )
-    older, newer = steps(sides)
-    return [
-        *(point for point in older if point.p < RECURSE),
-        best,
-        *(replace(point, index=point.index + best.index) for point in newer if point.p < RECURSE),
-    ]
 
 
 class OlderStep(NamedTuple):
@@ -789,10 +758,10 @@ def older_steps(level: Level, starts: Sequence[int], cuts: Sequence[int]) -> lis
     # Most steps are compared with the same values before them, whatever comes after
     between = partial(_between, level, cache(partial(_scatter, level)))
     for start in starts:
-        if min(abs(start - edge) for edge in edges) < FIRST_VALUES:
+        if min(abs(start - edge) for edge in edges) < FEWEST_BETWEEN_CUTS:
             continue
         begin, end = max(edge for edge in edges if edge < start), min(edge for edge in edges if edge > start)
-        if end - start == FIRST_VALUES and _begins_later(level.logs[max(begin, start - LONGER) : end]):
+        if end - start == FEWEST_BETWEEN_CUTS and _begins_later(level.logs[max(begin, start - LONGER) : end]):
             continue
         ends = dict.fromkeys(min(start + size, end) for size in SIZES)
         step = min((between(begin, start, at) for at in ends), key=lambda step: step.p)
@@ -815,11 +784,12 @@ def _begins_later(logs: FloatArray) -> bool:
 
     Such a level is for the test of newest values: a step beside its beginning must not hide it.
     """
-    sides = [(logs[:-size], logs[-size:]) for size in range(FIRST_VALUES, 0, -1)]
+    sides = [(logs[:-size], logs[-size:]) for size in range(FEWEST_BETWEEN_CUTS, 0, -1)]
     off = [sum(float(np.abs(side - median(side)).sum()) for side in both) for both in sides]
     return min(off) < off[0]
 
 
+Medians = tuple[float, float]  # of two levels
 Scatter = Callable[[int, int], Noise | None]  # of the values of a level from one index to another
 
 
@@ -833,25 +803,14 @@ def _between(level: Level, scatter: Scatter, begin: int, start: int, end: int) -
     logs, at = level.logs[begin:end], start - begin
     tried = (min(end - start, SHORTER) + 1) * MOST_TRIED / (SHORTER + 1)
     levels = median(logs[:at]), median(logs[at:])
-    step = _tested(logs, _Split(at, tried, *levels), lambda first, last: scatter(begin + first, begin + last))
+    step = _tested(logs, at, levels, tried, lambda first, last: scatter(begin + first, begin + last))
     if step is None or is_slope(logs[max(at - LONGER, 0) : at + LONGER], min(at, LONGER)):
         return ChangePoint(index=start, before=levels[0], after=levels[1], low=math.nan, high=math.nan, p=1.0)
     return replace(step, index=start)
 
 
-class _Split(NamedTuple):
-    """What may be two levels."""
-
-    start: int  # index of the second level's first value
-    # For how many starts its p counts: Bonferroni's correction, with weights of which the newest steps have most. Older
-    # ones were tested when they were new
-    tried: float
-    before: float
-    after: float
-
-
-def _splits(levels: Sequence[Level]) -> Iterator[tuple[int, _Split]]:
-    """Yield which may be two levels MIN_EFFECT apart, with the two that the values are nearest to."""
+def _splits(levels: Sequence[Level]) -> Iterator[tuple[int, int, Medians, float]]:
+    """Yield which may be two levels MIN_EFFECT apart, as `_tested` takes them: those that the values are nearest to."""
     ends_of = [(level.begins, level.ends) for level in levels]
     for numbers, values in rows_by_size([level.logs for level in levels], 2, ends_of):
         size, (begins, ends) = values.shape[1], ends_of[numbers[0]]
@@ -864,21 +823,27 @@ def _splits(levels: Sequence[Level]) -> Iterator[tuple[int, _Split]]:
             for both, two in zip(sides, middles, strict=True)
         ]
         nearest = np.argmin(rest, axis=0)
-        before, after = middles[nearest, :, np.arange(len(numbers))].T
+        medians_of = middles[nearest, :, np.arange(len(numbers))]
         ages = np.minimum(size - np.array(tried), SHORTER) + 1
         counts = ages * float((1 / ages).sum())
-        for row in np.flatnonzero(np.abs(after - before) >= MIN_EFFECT).tolist():
-            start, count = tried[nearest[row]], float(counts[nearest[row]])
-            yield numbers[row], _Split(start, count, float(before[row]), float(after[row]))
+        for row in np.flatnonzero(np.abs(medians_of[:, 1] - medians_of[:, 0]) >= MIN_EFFECT).tolist():
+            before, after = medians_of[row].tolist()
+            yield numbers[row], tried[nearest[row]], (before, after), float(counts[nearest[row]])
 
 
-def _tested(logs: FloatArray, split: _Split, scatter_of: Scatter) -> ChangePoint | None:
-    """Return the step between two levels. None where the values show no step."""
-    start, first, last = split.start, max(split.start - LONGER, 0), min(split.start + LONGER, logs.size)
+def _tested(logs: FloatArray, start: int, levels: Medians, tried: float, scatter_of: Scatter) -> ChangePoint | None:
+    """Return the step between two levels. None where the values show no step.
+
+    Args:
+        start: index of the second level's first value.
+        tried: for how many starts its p counts: Bonferroni's correction, with weights of which the newest steps have
+            most. Older ones were tested when they were new.
+    """
+    first, last = max(start - LONGER, 0), min(start + LONGER, logs.size)
     before, after = logs[first:start], logs[start:last]
     shorter, longer = (before, after) if before.size < after.size else (after, before)
-    effect = split.after - split.before
-    old, moved = (split.before, effect) if shorter is after else (split.after, -effect)
+    old, new = levels if shorter is after else levels[::-1]
+    moved = new - old
     deviation = (shorter - old) / moved
     if shorter.size <= 2 and (deviation < SHARE_OF_STEP).any():
         return None
@@ -890,18 +855,14 @@ def _tested(logs: FloatArray, split: _Split, scatter_of: Scatter) -> ChangePoint
     sigmas = shown / scatter.single(longer.size)
     beyond = _beyond(sigmas, together, scatter.freedom)
     by_tails = float(_by_tails(beyond, sigmas, together, shorter.size, scatter).min())
-    levels, error = (scatter.level(before), scatter.level(after)), scatter.error((before.size, after.size))
-    effect = levels[1] - levels[0]
-    p = max(2 * float(special.stdtr(scatter.freedom, -abs(effect) / error)), by_tails)
-    half = _quantile(scatter.freedom, INTERVAL) * error
-    return ChangePoint(
-        index=split.start,
-        before=levels[0],
-        after=levels[1],
-        low=math.exp(effect - half),
-        high=math.exp(effect + half),
-        p=min(p * split.tried, 1.0),
+    sizes = before.size, after.size
+    step = Step.of(
+        means=(scatter.level(before), scatter.level(after)),
+        error=scatter.error(sizes),
+        freedom=scatter.freedom,
+        sizes=sizes,
     )
+    return replace(step.point(start), p=min(max(step.p, by_tails) * tried, 1.0))
 
 
 def beyond_doubt(logs: FloatArray, errors: FloatArray, points: Sequence[ChangePoint]) -> list[ChangePoint]:
@@ -925,7 +886,7 @@ def beyond_doubt(logs: FloatArray, errors: FloatArray, points: Sequence[ChangePo
         doubt = math.hypot(*(error * share for error, share in shares.items()))
         session = errors == errors[cut]
         sides = logs[:cut][session[:cut]], logs[cut:][session[cut:]]
-        is_inside = min(map(len, sides)) >= FEWEST_A_SIDE and yuen(*sides).p < CHANCE
+        is_inside = min(map(len, sides)) >= FEWEST_A_SIDE and yuen(*sides).p < P_CORRELATED
         if is_inside or abs(point.after - point.before) > DOUBTS * doubt:
             beyond.append(point)
     return beyond
