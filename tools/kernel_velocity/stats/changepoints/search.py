@@ -194,17 +194,12 @@ class _PointSearch:
     @classmethod
     def of(cls, digest: str, logs: FloatArray, indices: NDArray[np.int64], previous: Detected | None) -> _PointSearch:
         """Return the search where an earlier one left off, if the values of the settled blocks are the same."""
-        if previous is None or previous.settled_digest != (same := _digest(logs[: previous.blocks * BLOCK])):
-            return cls(digest=digest, logs=logs, indices=indices)
-        return cls(
-            digest=digest,
-            logs=logs,
-            indices=indices,
-            blocks=previous.blocks,
-            settled_digest=same,
-            settled=list(previous.settled),
-            settled_cuts=list(previous.settled_cuts),
-        )
+        search = cls(digest=digest, logs=logs, indices=indices)
+        if previous is not None and previous.settled_digest == _digest(logs[: previous.blocks * BLOCK]):
+            search.blocks, search.settled_digest = previous.blocks, previous.settled_digest
+            search.settled += previous.settled
+            search.settled_cuts += previous.settled_cuts
+        return search
 
     def detected(self, points: Points, cuts: Sequence[int]) -> Detected:
         """Return the result. `points` and `cuts` are those of the window."""
@@ -293,8 +288,8 @@ class _Window:
             begin: the place where its first level begins.
         """
         self._logs, self._begin, self._least = logs, begin, least
-        self._steps: dict[tuple[int, int, int], Step] = {}  # by the places of a cut and of its neighbours
-        self._squares: dict[tuple[int, int], float] = {}  # summed, of the deviations between two places
+        # Cuts that stay are compared again whenever another is dropped
+        self._step, self._squares = cache(partial(_step, logs)), cache(partial(_squares, logs))
 
     def standing(self, candidates: Sequence[int]) -> list[_Cut]:
         """Return the cuts that stand once the weaker ones are gone."""
@@ -310,27 +305,15 @@ class _Window:
 
     def _cut(self, start: int, index: int, end: int, cuts: Sequence[int]) -> _Cut:
         """Compare the levels on both sides of one of the cuts."""
-        step = self._step(start, index, end)
+        step = self._step(max(start, index - REACH), index, min(end, index + REACH))
         moved, shorter = abs(step.after - step.before), min(step.sizes)
         first, last = max(self._begin, index - NEAR_POINTS), min(self._logs.size, index + NEAR_POINTS)
         bounds = [first, *(cut for cut in cuts if first < cut < last), last]
-        squares = sum(self._squares_of(*level) for level in pairwise(bounds))
+        squares = sum(self._squares(*level) for level in pairwise(bounds))
         scatter = max(math.sqrt(squares / max(last - first - len(bounds) + 1, 1)), self._least)
         left_by_scatter = scatter * math.sqrt((step.sizes[0] ** -0.5 + step.sizes[1] ** -0.5) / 2)
         loudness = moved / (left_by_scatter * LOUD * max(1.0, YOUNG / shorter))
         return _Cut(index, step, loudness, moved >= MIN_EFFECT and loudness >= 1)
-
-    def _step(self, start: int, index: int, end: int) -> Step:
-        stretch = max(start, index - REACH), index, min(end, index + REACH)
-        if stretch not in self._steps:
-            self._steps[stretch] = yuen(self._logs[stretch[0] : index], self._logs[index : stretch[2]])
-        return self._steps[stretch]
-
-    def _squares_of(self, start: int, end: int) -> float:
-        if (start, end) not in self._squares:
-            rest = self._logs[start:end] - median(self._logs[start:end])
-            self._squares[start, end] = float(rest @ rest)
-        return self._squares[start, end]
 
     def _is_slope(self, cut: _Cut, cuts: Sequence[int]) -> bool:
         """Return whether a straight line explains the values around a cut better than the step."""
@@ -358,6 +341,15 @@ class _Window:
             )
             points.append(replace(point, is_unsteady=near >= RETURNS, warnings=warnings))
         return tuple(points)
+
+
+def _step(logs: FloatArray, start: int, index: int, end: int) -> Step:
+    return yuen(logs[start:index], logs[index:end])
+
+
+def _squares(logs: FloatArray, start: int, end: int) -> float:
+    rest = logs[start:end] - median(logs[start:end])
+    return float(rest @ rest)
 
 
 def cheapest(series: Sequence[FloatArray], prices: Sequence[float]) -> list[list[int]]:
