@@ -169,7 +169,7 @@ def test_measuring_node_needs_no_analysis_package():
     faces = [f"kernel_velocity.{name}" for name in (*FACES, "fleet.run", "fleet.archive")]
     done = imported_without(NOT_ON_A_NODE, [*names, *faces, "tests.conftest"])
     assert done.returncode == 0, done.stderr.splitlines()[-1]
-    lacking = imported_without(NOT_ON_A_NODE, ["kernel_velocity.stats.changepoints.detector"])  # which needs scipy
+    lacking = imported_without(NOT_ON_A_NODE, ["kernel_velocity.stats.changepoints.search"])  # which needs scipy
     assert lacking.stderr.splitlines()[-1].startswith("ImportError: a node has no scipy")
 
 

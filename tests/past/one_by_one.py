@@ -27,7 +27,7 @@ from kernel_velocity.results.measurement import (
 from kernel_velocity.results.records import Benchmark, Machine, ResultsFile
 from kernel_velocity.site.text import platforms
 from kernel_velocity.stats.adjust_series import TimedSeries, fitted
-from kernel_velocity.stats.changepoints import detector
+from kernel_velocity.stats.changepoints import search
 from kernel_velocity.verdict import change_points
 
 
@@ -214,4 +214,4 @@ def change_points_of(columns):
 def settled_of(columns):
     """Return what the detector sees in one series, as `change_points.of_all` does of many."""
     parts = change_points.by_method(change_points.logs(columns)).values()
-    return change_points.joined([detector.detect_many([values], [None])[0] for values in parts])
+    return change_points.joined([search.detect_many([values], [None])[0] for values in parts])

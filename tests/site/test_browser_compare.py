@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from kernel_velocity.site import report, series_data
+from kernel_velocity.stats.changepoints.search import Noise
 from kernel_velocity.stats.changepoints.values import ChangePoint
-from kernel_velocity.stats.changepoints.young import Noise
 from kernel_velocity.verdict import verdicts
 from kernel_velocity.verdict.ranges import CommitRange
 from kernel_velocity.verdict.verdicts import Levels

@@ -10,7 +10,7 @@ from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.site import model
 from kernel_velocity.site.pages import kernel_chart
 from kernel_velocity.site.pages.kernel_chart import MeasuredAgain
-from kernel_velocity.stats.changepoints import detector
+from kernel_velocity.stats.changepoints import search
 from kernel_velocity.stats.sequential import Answer
 from kernel_velocity.verdict.controls import MachineStep
 from kernel_velocity.verdict.ranges import CommitRange
@@ -60,7 +60,7 @@ SLOWER = series(stepped(-7.0, -6.8))  # at the 40th of 80 commits
     ],
 )
 def test_change_point_says_whether_it_was_remeasured(reruns, words):
-    points, within = detector.detect(np.log(SLOWER.seconds)), ((), ())
+    points, within = search.detect(np.log(SLOWER.seconds)), ((), ())
     line = [f"{position:040x}" for position in range(80)]
     alone = CommitRange(good=line[39], bad=line[40], commits=(line[40],))
     levels = Levels(points=points, values=SLOWER.seconds, within=within, doubt=None, ranges=(alone,))

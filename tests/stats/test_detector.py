@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel_velocity.stats.changepoints import detector
-from kernel_velocity.stats.changepoints.detector import BLOCK, MARGIN, beyond_doubt, detect, detect_many
+from kernel_velocity.stats.changepoints import search
+from kernel_velocity.stats.changepoints.search import BLOCK, MARGIN, beyond_doubt, detect, detect_many
 from kernel_velocity.stats.changepoints.values import ChangePoint
 from tests.stepped_series import stepped, with_holes
 
@@ -36,7 +36,7 @@ def test_step_is_found_at_its_place_and_in_its_direction(effect):
     assert point.warnings == () and not point.is_unsteady
 
 
-@pytest.mark.parametrize("size", range(1, detector.FEWEST_A_SIDE))
+@pytest.mark.parametrize("size", range(1, search.FEWEST_A_SIDE))
 def test_large_steps_near_the_ends_do_not_hide_the_others(size):
     """A kernel that became twelve times as fast in its third commit is followed from then on."""
     values = stepped(0.0, -0.15)
@@ -73,7 +73,7 @@ def test_correlated_noise_is_no_change(monkeypatch):
             noise[index] += 0.8 * noise[index - 1]
         series.append(noise)
     assert sum(len(detect(noise)) for noise in series) <= 2
-    monkeypatch.setattr(detector, "P_CORRELATED", 1.1)  # without the test
+    monkeypatch.setattr(search, "P_CORRELATED", 1.1)  # without the test
     assert sum(len(detect(noise)) for noise in series) > 10
 
 
@@ -81,7 +81,7 @@ def test_ticks_of_a_coarse_timer_are_no_change(monkeypatch):
     rng = np.random.default_rng(0)
     series = [np.log(0.02 * np.round(0.5 * rng.standard_normal(40) + 50 + rng.random())) for _ in range(60)]
     assert not any(map(detect, series))
-    monkeypatch.setattr(detector, "least_sigma", lambda values: np.full(values.shape[:-1], 0.001))
+    monkeypatch.setattr(search, "least_sigma", lambda values: np.full(values.shape[:-1], 0.001))
     assert any(map(detect, series))
 
 
@@ -204,10 +204,8 @@ def test_settled_change_points_cost_nothing(monkeypatch):
     values = stepped(0.0, 0.1, size=500)
     (previous,) = detect_many([values[:-1]], [None])
     searched = []
-    original = detector.cheapest
-    monkeypatch.setattr(
-        detector, "cheapest", lambda series, prices: searched.extend(series) or original(series, prices)
-    )
+    original = search.cheapest
+    monkeypatch.setattr(search, "cheapest", lambda series, prices: searched.extend(series) or original(series, prices))
     (grown,) = detect_many([values], [previous])
     assert [point.index for point in grown.points] == [500]
     assert [part.size <= 3 * BLOCK for part in searched] == [True]
@@ -215,7 +213,7 @@ def test_settled_change_points_cost_nothing(monkeypatch):
 
 def cost(values, cuts, price):
     parts = np.split(np.asarray(values), cuts)
-    assert min(part.size for part in parts) >= detector.FEWEST_BETWEEN_CUTS
+    assert min(part.size for part in parts) >= search.FEWEST_BETWEEN_CUTS
     return sum(float(((part - part.mean()) ** 2).sum()) for part in parts) + price * len(cuts)
 
 
@@ -225,7 +223,7 @@ def cost(values, cuts, price):
     price=st.floats(0.01, 20),
 )
 def test_cuts_are_the_cheapest(several, price):
-    chosen = detector.cheapest([np.array(values) for values in several], [price] * len(several))
+    chosen = search.cheapest([np.array(values) for values in several], [price] * len(several))
     for values, cuts in zip(several, chosen, strict=True):
         possible = (
             some

@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel_velocity.stats.changepoints import young
-from kernel_velocity.stats.changepoints.detector import detect_many
-from kernel_velocity.stats.changepoints.young import Level, Pool
+from kernel_velocity.stats.changepoints import search
+from kernel_velocity.stats.changepoints.search import Level, Noise, detect_many
 
 SIGMA = 0.005
-POOL = Pool(sigma=SIGMA, tails=young.NORMAL)
+POOL = Noise(sigma=SIGMA, tails=search.NORMAL)
 STEADY = 41  # values, the newest of which may be new
 
 
@@ -29,7 +28,7 @@ def spiky(rng, size):
 
 
 def steps(logs, pool, rounds):
-    (points,) = young.steps([Level(logs, pool, rounds)])
+    (points,) = search.steps([Level(logs, pool, rounds)])
     return points
 
 
@@ -42,7 +41,7 @@ def smallest(logs, pool=POOL):
 def test_noise_alone_is_no_step(family, false, size):
     """Of 1000 series. Tails heavier than a normal distribution's leave a few, whatever the p."""
     rng = np.random.default_rng(0)
-    pool = young.pool([family(rng, STEADY) for _ in range(40)])
+    pool = search.pool([family(rng, STEADY) for _ in range(40)])
     ps = np.array([smallest(family(rng, size), pool) for _ in range(1000)])
     assert (ps < 0.01).mean() <= 0.02
     assert (ps < 1e-4).sum() <= false
@@ -68,13 +67,13 @@ def test_steps_are_found_at_any_age():
     logs[29:44] -= 0.034
     (detected,) = detect_many([logs], [None])
     assert 44 not in [point.index for point in detected.points] and {29, 44} <= {*detected.cuts}
-    steps = young.older_steps(Level(logs, POOL, math.nan), detected.cuts, [])
+    steps = search.older_steps(Level(logs, POOL, math.nan), detected.cuts, [])
     assert [step.by_now.index for step in steps] == [29, 44]
     assert all(max(step.by_now.p, step.first.p) < 1e-3 for step in steps)
-    assert [step.by_now.index for step in young.older_steps(Level(logs, POOL, math.nan), detected.cuts, [29])] == [44]
+    assert [step.by_now.index for step in search.older_steps(Level(logs, POOL, math.nan), detected.cuts, [29])] == [44]
     noise = [normal(np.random.default_rng(seed), 100) for seed in range(50)]
     by_chance = [
-        young.older_steps(Level(logs, POOL, math.nan), several.cuts, [])
+        search.older_steps(Level(logs, POOL, math.nan), several.cuts, [])
         for logs, several in zip(noise, detect_many(noise, [None] * len(noise)), strict=True)
     ]
     assert sum(map(len, by_chance)) <= 1
@@ -85,7 +84,7 @@ def test_slope_is_no_step(seed):
     logs = normal(np.random.default_rng(seed), 60)
     level = np.linspace(-0.02, 0.02, 60)
     slope, step = (
-        [step.by_now.p < young.POSSIBLE for step in young.older_steps(Level(values, POOL, math.nan), [30], [])]
+        [step.by_now.p < search.POSSIBLE for step in search.older_steps(Level(values, POOL, math.nan), [30], [])]
         for values in (logs + level, logs + 0.02 * np.sign(level))
     )
     assert (slope, step) == ([], [True])
@@ -105,13 +104,13 @@ def test_outlier_is_no_step():
 def test_tails_of_the_machine_make_a_single_value_less_sure():
     logs = normal(np.random.default_rng(3), STEADY)
     logs[-1] += 0.03
-    assert smallest(logs, Pool(SIGMA, young.UNKNOWN_TAILS)) > 10 * smallest(logs, POOL)
+    assert smallest(logs, Noise(SIGMA, search.UNKNOWN_TAILS)) > 10 * smallest(logs, POOL)
     assert smallest(logs, None) > smallest(logs, POOL)  # where nothing tells them
 
 
 def test_short_history_is_judged_by_the_scatter_of_others():
     logs = np.array([0.0, 0.001, 0.05])
-    assert smallest(logs) < 1e-3 < smallest(logs, Pool(0.05, young.NORMAL))
+    assert smallest(logs) < 1e-3 < smallest(logs, Noise(0.05, search.NORMAL))
     assert steps(logs, None, float("nan")) == []
 
 
@@ -134,12 +133,12 @@ def test_steps_only_near_the_ends_that_are_searched(begins, ends, expected):
     logs = normal(np.random.default_rng(6), STEADY)
     logs[:3] += 0.3
     logs[-3:] += 0.2
-    (points,) = young.steps([young.Level(logs, POOL, SIGMA, begins=begins, ends=ends)])
+    (points,) = search.steps([search.Level(logs, POOL, SIGMA, begins=begins, ends=ends)])
     assert [point.index for point in points if point.p < 1e-3] == expected
 
 
 def test_correlated_noise_makes_a_mean_less_sure():
-    steady, drifting = (young.Noise(sigma=SIGMA, freedom=20, phi=phi) for phi in (0.0, 0.8))
+    steady, drifting = (search.Noise(sigma=SIGMA, freedom=20, phi=phi) for phi in (0.0, 0.8))
     assert drifting.error((40, 4)) > 1.5 * steady.error((40, 4))
     assert drifting.error((1, 1)) == steady.error((1, 1))
     assert drifting.least(40, 1e-3, 4)[-1] > steady.least(40, 1e-3, 4)[-1] > steady.least(40, 1e-2, 4)[-1]
@@ -163,7 +162,8 @@ def test_steps_of_a_young_history_do_not_hide_each_other(pattern):
     rng = np.random.default_rng(5)
     levels = {"A": 0.0, "B": -0.9, "C": -0.5, "D": 0.3}
     logs = np.array([levels[name] for name in pattern]) + 0.002 * rng.standard_normal(len(pattern))
-    indices = [point.index for point in steps(logs, Pool(sigma=0.002, tails=young.NORMAL), math.nan) if point.p < 1e-6]
+    points = steps(logs, Noise(sigma=0.002, tails=search.NORMAL), math.nan)
+    indices = [point.index for point in points if point.p < 1e-6]
     assert indices == [index for index in range(1, len(pattern)) if pattern[index] != pattern[index - 1]]
 
 
@@ -174,13 +174,13 @@ def test_least_step_that_a_test_is_said_to_see_is_seen(size):
     for number in range(100):
         logs = normal(rng, STEADY + size)
         logs[5] += 0.04 * (number % 2)
-        (scatter,) = young.noises([Level(logs[:STEADY], POOL, math.nan)])
-        logs[STEADY:] += scatter.least(young.LONGER, p, size)[-1]
-        is_seen.append(smallest(logs) <= p * young.MOST_TRIED)
+        (scatter,) = search.noises([Level(logs[:STEADY], POOL, math.nan)])
+        logs[STEADY:] += scatter.least(search.LONGER, p, size)[-1]
+        is_seen.append(smallest(logs) <= p * search.MOST_TRIED)
     assert np.mean(is_seen) >= 0.97
 
 
 def test_new_step_needs_less_evidence_than_the_same_of_long_ago():
     logs = normal(np.random.default_rng(8), STEADY)
     logs[-2:] += 0.03
-    assert smallest(logs[::-1]) == pytest.approx((young.SHORTER + 1) / 3 * smallest(logs))
+    assert smallest(logs[::-1]) == pytest.approx((search.SHORTER + 1) / 3 * smallest(logs))

@@ -8,7 +8,7 @@ import pytest
 
 from kernel_velocity.past.cache import FILE_NAME
 from kernel_velocity.results.measurement import Adjusted, Measurement, Outcome, SeriesKey
-from kernel_velocity.stats.changepoints import detector
+from kernel_velocity.stats.changepoints import search
 from kernel_velocity.verdict import change_points
 from tests.past.one_by_one import change_points_of, columns_of, settled_of
 from tests.stepped_series import stepped
@@ -48,7 +48,7 @@ EXPECTED = {name: settled_of(columns) for name, columns in SERIES.items()}
 def searches(monkeypatch):
     """The values of each series that was looked at."""
     looked = []
-    original = detector.detect_many
+    original = search.detect_many
 
     def detect_many(series, before):
         results = original(series, before)
@@ -57,7 +57,7 @@ def searches(monkeypatch):
         )
         return results
 
-    monkeypatch.setattr(detector, "detect_many", detect_many)
+    monkeypatch.setattr(search, "detect_many", detect_many)
     return looked
 
 

@@ -11,9 +11,9 @@ from kernel_velocity.names import CONTROLS
 from kernel_velocity.past import past
 from kernel_velocity.results import lines
 from kernel_velocity.results.sessions import SessionFacts
-from kernel_velocity.stats.changepoints import young
+from kernel_velocity.stats.changepoints import search
+from kernel_velocity.stats.changepoints.search import Level, Noise, OlderStep
 from kernel_velocity.stats.changepoints.values import ChangePoint
-from kernel_velocity.stats.changepoints.young import Level, OlderStep, Pool
 from kernel_velocity.verdict import history, moves
 from kernel_velocity.verdict.moves import Untested
 from kernel_velocity.verdict.verdicts import Verdicts, Word
@@ -47,11 +47,11 @@ HISTORIES = {
 
 def test_older_step_that_later_values_deny_is_taken_back():
     step = ChangePoint(index=30, before=0.0, after=0.03, low=1.0, high=1.06, p=1e-7)
-    level = Untested(np.arange(40), Level(np.zeros(40), Pool(0.005, young.NORMAL), math.nan))
+    level = Untested(np.arange(40), Level(np.zeros(40), Noise(0.005, search.NORMAL), math.nan))
 
     def steps(first, by_now):
         both = OlderStep(replace(step, p=by_now), replace(step, p=first))
-        (result,) = moves.steps([()], [(None, level)], [[both]], [Pool(0.005, young.NORMAL)], 1e-3)
+        (result,) = moves.steps([()], [(None, level)], [[both]], [Noise(0.005, search.NORMAL)], 1e-3)
         return result
 
     assert steps(1e-7, 0.009).sure == (replace(step, p=0.009),)
@@ -63,7 +63,7 @@ def test_older_step_that_later_values_deny_is_taken_back():
         [()] * 99,
         [(None, level)] * 99,
         [[OlderStep(*[replace(step, p=8e-4)] * 2)], *[[]] * 98],
-        [Pool(0.005, young.NORMAL)] * 99,
+        [Noise(0.005, search.NORMAL)] * 99,
         1e-3,
     )[0].doubted
     assert doubted.index == 30

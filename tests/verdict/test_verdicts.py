@@ -10,8 +10,8 @@ from kernel_velocity.direction import Better
 from kernel_velocity.past import past
 from kernel_velocity.results import lines
 from kernel_velocity.results.sessions import SessionFacts
+from kernel_velocity.stats.changepoints.search import Noise
 from kernel_velocity.stats.changepoints.values import ChangePoint
-from kernel_velocity.stats.changepoints.young import Noise
 from kernel_velocity.verdict import moves, verdicts
 from kernel_velocity.verdict.verdicts import Levels, Verdict, Verdicts, Word
 from lab import platforms

@@ -14,7 +14,7 @@ import numpy as np
 from asv import step_detect
 
 from kernel_velocity.engine.statistics import FloatArray
-from kernel_velocity.stats.changepoints import detector
+from kernel_velocity.stats.changepoints import search
 from kernel_velocity.stats.changepoints.values import observed
 
 PERFHERDER_BACK, PERFHERDER_AHEAD, PERFHERDER_T = (12, 24), 12, 7.0  # its defaults (treeherder, perfalert)
@@ -40,7 +40,7 @@ class Contender(NamedTuple):
 
 
 def _ours(logs: Logs) -> list[DetectedChange]:
-    return [DetectedChange(point.index, point.rises) for point in detector.detect(logs)]
+    return [DetectedChange(point.index, point.rises) for point in search.detect(logs)]
 
 
 def _asv(logs: Logs) -> list[DetectedChange]:

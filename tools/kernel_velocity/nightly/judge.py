@@ -29,8 +29,8 @@ from kernel_velocity.nightly import confirm
 from kernel_velocity.nightly.confirm import WHO, EnvironmentEvent, ExaminedSeries, Remeasured
 from kernel_velocity.results import sessions
 from kernel_velocity.results.identity import DEVICE, Identity, Slot
-from kernel_velocity.stats.changepoints import young
-from kernel_velocity.stats.changepoints.detector import BLOCK, MARGIN
+from kernel_velocity.stats.changepoints import search
+from kernel_velocity.stats.changepoints.search import BLOCK, MARGIN
 from kernel_velocity.stats.changepoints.values import MIN_EFFECT
 from kernel_velocity.stats.sequential import Answer
 from kernel_velocity.verdict import moves, silence
@@ -246,7 +246,7 @@ def _is_of_tonight(entry: Observation, since: float) -> bool:
 
 
 def _is_of_newest(move: Move) -> bool:
-    return move.point is None or move.point.index >= len(move.history.observations) - young.SHORTER
+    return move.point is None or move.point.index >= len(move.history.observations) - search.SHORTER
 
 
 def _is_alike(move: Move, other: Move) -> bool:

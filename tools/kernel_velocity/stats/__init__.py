@@ -8,5 +8,5 @@ two_samples.py    Mann-Whitney, Hodges-Lehmann, Welch, and the floor between ses
 sequential.py     the sequential test of an A/B session
 link.py           link sessions by commits that both measured
 speedup.py        times, speed-ups with errors, figures and the shape of samples
-changepoints/     the detector of change points, and drift
+changepoints/     the detector of change points
 """

@@ -1,6 +1,6 @@
 """Find the change points of series, and store them in the cache for the next report.
 
-Many series are looked at together, which is faster (stats/changepoints/detector.py).
+Many series are looked at together, which is faster (stats/changepoints/search.py).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from kernel_velocity.past import cache
 from kernel_velocity.past.cache import Answers
 from kernel_velocity.past.columns import Columns
 from kernel_velocity.results.measurement import IntArray, SeriesKey
-from kernel_velocity.stats.changepoints import detector
-from kernel_velocity.stats.changepoints.detector import Detected
+from kernel_velocity.stats.changepoints import search
+from kernel_velocity.stats.changepoints.search import Detected
 from kernel_velocity.stats.changepoints.values import INTERVAL, ChangePoint
 
 SERIES_AT_ONCE = 512  # at most: 20 MB of arrays, where there are 500 values of each
@@ -123,7 +123,7 @@ def _of_some(
         ]
         stored = answers.get(names)
         before = [_unpacked(stored[name]) if name in stored else None for name in names]
-        detected = detector.detect_many([values for part in parts for values in part.values()], before)
+        detected = search.detect_many([values for part in parts for values in part.values()], before)
         new |= {
             name: orjson.dumps(now) for name, now, then in zip(names, detected, before, strict=True) if now is not then
         }

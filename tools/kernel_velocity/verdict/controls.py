@@ -28,9 +28,9 @@ from kernel_velocity.past.packing import NO_TEXT, Numbers
 from kernel_velocity.past.past import Past
 from kernel_velocity.results.measurement import OUTCOMES, IntArray, Outcome, SeriesKey
 from kernel_velocity.results.records import name_parts
-from kernel_velocity.stats.changepoints import detector
-from kernel_velocity.stats.changepoints.detector import MARGIN, REACH, detect
+from kernel_velocity.stats.changepoints import search
 from kernel_velocity.stats.changepoints.noise import median
+from kernel_velocity.stats.changepoints.search import MARGIN, REACH, detect
 from kernel_velocity.stats.changepoints.values import MIN_EFFECT, ChangePoint, Points
 
 FEWEST_CONTROLS = 2  # with a value of a commit: one alone shares nothing
@@ -229,7 +229,7 @@ def shown(
                 added.append(step)
                 windows.append(values[near])
                 lifted.append(values[near] - step[near])
-        costs = iter(detector.costs([*windows, *lifted], windows * 2))
+        costs = iter(search.costs([*windows, *lifted], windows * 2))
         for number, step, without, with_it in zip(numbers, added, [*islice(costs, len(windows))], costs, strict=True):
             if with_it < without:
                 part = parts[number]

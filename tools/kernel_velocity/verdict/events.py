@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kernel_velocity.stats.changepoints.detector import REACH
+from kernel_velocity.stats.changepoints.search import REACH
 from kernel_velocity.stats.changepoints.values import MIN_EFFECT, ChangePoint
 
 

@@ -22,11 +22,10 @@ from kernel_velocity.past.columns import Indices
 from kernel_velocity.results import sessions
 from kernel_velocity.results.identity import Identity
 from kernel_velocity.results.sessions import Changes
-from kernel_velocity.stats.changepoints import detector, young
-from kernel_velocity.stats.changepoints.detector import MARGIN
+from kernel_velocity.stats.changepoints import search
 from kernel_velocity.stats.changepoints.noise import median
+from kernel_velocity.stats.changepoints.search import LONGER, MARGIN, POSSIBLE, SHORTER, Level, Noise, OlderStep
 from kernel_velocity.stats.changepoints.values import ChangePoint, Points
-from kernel_velocity.stats.changepoints.young import LONGER, POSSIBLE, SHORTER, Level, OlderStep, Pool
 from kernel_velocity.stats.two_samples import controlled
 from kernel_velocity.verdict import change_points, controls
 from kernel_velocity.verdict.change_points import Logs
@@ -101,7 +100,7 @@ def ends(series: Logs, errors: FloatArray, settled: Sequence[ChangePoint]) -> En
 
 def pools(
     platforms: Sequence[Hashable], is_control: Sequence[bool], of_series: Sequence[Ends]
-) -> dict[Hashable, Pool | None]:
+) -> dict[Hashable, Noise | None]:
     """Return what is typical of the newest values of each platform: of its controls, else of all its series."""
     by_platform: dict[Hashable, list[int]] = {}
     for number, platform in enumerate(platforms):
@@ -109,7 +108,7 @@ def pools(
     result = {}
     for platform, numbers in by_platform.items():
         both = numbers, [number for number in numbers if is_control[number]]
-        result[platform] = young.pool(
+        result[platform] = search.pool(
             *([of_series[number][1].level.logs for number in some[:: len(some) // MOST_TELLING + 1]] for some in both)
         )
     return result
@@ -129,7 +128,7 @@ class Searched(NamedTuple):
         return ends(self.logs, self.errors, self.settled)
 
 
-def older(series: Sequence[tuple[Searched, Pool | None]]) -> list[list[OlderStep]]:
+def older(series: Sequence[tuple[Searched, Noise | None]]) -> list[list[OlderStep]]:
     """Return the steps of series that were found when they were new, and that the detector does not see.
 
     Args:
@@ -143,7 +142,7 @@ def older(series: Sequence[tuple[Searched, Pool | None]]) -> list[list[OlderStep
             level = Level(values[entries], others, error_of(errors[entries]))
             result[number] += [
                 OlderStep(*(replace(step, index=int(entries[step.index])) for step in both))
-                for both in young.older_steps(level, starts, edges)
+                for both in search.older_steps(level, starts, edges)
             ]
     return result
 
@@ -170,7 +169,7 @@ def steps(
     settled: Sequence[Sequence[ChangePoint]],
     of_series: Sequence[Ends],
     older_steps: Sequence[Sequence[OlderStep]],
-    typical: Sequence[Pool | None],
+    typical: Sequence[Noise | None],
     doubted: float,
 ) -> list[Steps]:
     """Return the steps of many series, with control of false discoveries over all of them.
@@ -187,7 +186,7 @@ def steps(
         for part in both
         if part is not None
     ]
-    tested = young.steps([part.level for _, part in levels])
+    tested = search.steps([part.level for _, part in levels])
     tests = [point.p for points in tested for point in points]
     tests += [step.p for several in older_steps for both in several for step in both]
     tests += [1.0] * max(len(tested) - len(tests), 0)
@@ -280,7 +279,7 @@ def of_histories(histories: Sequence[SeriesHistory], line: Sequence[str], idle: 
         line: the commits of the first-parent line, oldest first. idle: those that no build depends on.
     """
     series = _without_steps(histories, [_values(history) for history in histories])
-    answers = detector.detect_many([logs.values for logs, *_ in series], [None] * len(series))
+    answers = search.detect_many([logs.values for logs, *_ in series], [None] * len(series))
     settled = [answer.points for answer in answers]
     searched = [
         Searched(logs, errors, answer.points, answer.cuts)
@@ -301,7 +300,7 @@ def of_histories(histories: Sequence[SeriesHistory], line: Sequence[str], idle: 
     }
     suspecting = {
         platform: pool
-        and pool._replace(sigma=BETWEEN_SESSIONS if platform in assumed else pool.sigma, tails=young.NORMAL)
+        and replace(pool, sigma=BETWEEN_SESSIONS if platform in assumed else pool.sigma, tails=search.NORMAL)
         for platform, pool in typical.items()
     }
     # Newer ones are the newest values', which are suspected at a higher p
@@ -356,7 +355,7 @@ def _without_steps(
         if platform not in longest or machine.size > series[longest[platform]][2].size:
             longest[platform] = number
     commits = {
-        platform: [histories[number].observations[point.index].position for point in detector.detect(series[number][2])]
+        platform: [histories[number].observations[point.index].position for point in search.detect(series[number][2])]
         for platform, number in longest.items()
     }
     positions = [[observation.position for observation in history.observations] for history in histories]

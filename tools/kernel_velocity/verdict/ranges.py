@@ -20,8 +20,8 @@ import numpy as np
 from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.results import sessions
 from kernel_velocity.results.git import SHORT, SideCommit
-from kernel_velocity.stats.changepoints.detector import MARGIN
 from kernel_velocity.stats.changepoints.noise import difference_sigma
+from kernel_velocity.stats.changepoints.search import MARGIN
 from kernel_velocity.stats.changepoints.values import ChangePoint
 
 # Probability that a step began after `good`, and that it did by `bad`. Of steps of 2% at a noise of .7%, `good` is from

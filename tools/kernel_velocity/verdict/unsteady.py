@@ -23,8 +23,8 @@ from kernel_velocity.engine.statistics import FloatArray
 from kernel_velocity.names import CONTROLS
 from kernel_velocity.past.columns import Columns, Indices
 from kernel_velocity.results.measurement import IntArray, SeriesKey
-from kernel_velocity.stats.changepoints.detector import LOOK_BACK
 from kernel_velocity.stats.changepoints.noise import clipped, difference_sigma, least_sigma, median
+from kernel_velocity.stats.changepoints.search import LOOK_BACK
 from kernel_velocity.stats.changepoints.values import ChangePoint, Points
 from kernel_velocity.verdict.controls import Shared, left_in, platform_of
 

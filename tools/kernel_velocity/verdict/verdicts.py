@@ -28,11 +28,10 @@ from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.results.records import name_parts
 from kernel_velocity.stats.adjust import grown
-from kernel_velocity.stats.changepoints import young
-from kernel_velocity.stats.changepoints.detector import beyond_doubt
+from kernel_velocity.stats.changepoints import search
 from kernel_velocity.stats.changepoints.noise import median
+from kernel_velocity.stats.changepoints.search import LONGER, MOST_TRIED, Level, Noise, beyond_doubt
 from kernel_velocity.stats.changepoints.values import MIN_EFFECT, ChangePoint, Points
-from kernel_velocity.stats.changepoints.young import LONGER, MOST_TRIED, Level, Noise, Pool
 from kernel_velocity.verdict import change_points, controls, events, moves, ranges, unsteady
 from kernel_velocity.verdict.change_points import Logs, Settled
 from kernel_velocity.verdict.controls import SharedParts
@@ -265,7 +264,7 @@ class Verdicts:
         return iter(ranges.agreed(steps, self.past.order))
 
     def _judged(
-        self, series: Sequence[tuple[Columns, FloatArray, Points, Pool | None]], *, p: float
+        self, series: Sequence[tuple[Columns, FloatArray, Points, Noise | None]], *, p: float
     ) -> list[tuple[Points, tuple[CommitRange, ...], Unseen]]:
         """Return the steps of series without the machine's part, their possible causes, and what stays unseen."""
         columns, errors, _, pools = zip(*series, strict=True)
@@ -362,7 +361,7 @@ def _alike(logs: Logs) -> dict[int, tuple[Indices, FloatArray]]:
 
 def tested(
     columns: Sequence[Columns], errors: Sequence[FloatArray], settled: Mapping[SeriesKey, Settled]
-) -> tuple[list[Steps], list[Pool | None]]:
+) -> tuple[list[Steps], list[Noise | None]]:
     """Return the steps of series, those of few values among them, and what is typical of each one's platform.
 
     Args:
@@ -405,7 +404,7 @@ def unseen(
     series: Sequence[Columns],
     errors: Sequence[FloatArray],
     points: Sequence[Points],
-    pools: Sequence[Pool | None],
+    pools: Sequence[Noise | None],
     p: float,
 ) -> Iterator[Unseen]:
     """Yield what changes of each series stay unseen by a test of a p.
@@ -419,7 +418,7 @@ def unseen(
             basis = entries[: grown(entries.size)][-LONGER:]
             levels.append(Level(logs[basis], pool, moves.error_of(of_rounds[basis])))
             loose.append(_Loose.of(logs, entries))
-    scatter = young.noises(levels)
+    scatter = search.noises(levels)
     within = [least_steps(noise, level.size, p) for noise, level in zip(scatter, loose, strict=True)]
     visits, sizes = map(_visits, loose, scatter, within), iter(within)
     for steps in points:

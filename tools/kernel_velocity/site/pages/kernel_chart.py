@@ -43,7 +43,7 @@ from kernel_velocity.site.model import Site, below
 from kernel_velocity.site.series_data import commit_runs, last_commit
 from kernel_velocity.site.text import Platform
 from kernel_velocity.site.writer import DataFile, series_name
-from kernel_velocity.stats.changepoints.detector import MARGIN
+from kernel_velocity.stats.changepoints.search import MARGIN
 from kernel_velocity.stats.sequential import Answer
 from kernel_velocity.verdict import verdicts
 from kernel_velocity.verdict.controls import MachineStep

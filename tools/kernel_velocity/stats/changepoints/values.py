@@ -93,8 +93,6 @@ class Step:
             low=low,
             high=high,
             p=self.p,
-            warnings=too_few(FEWEST_ALONE, "the old level", self.sizes[0])
-            + too_few(FEWEST_ALONE, "the new level", self.sizes[1]),
         )
 
 
