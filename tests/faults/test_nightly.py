@@ -54,8 +54,8 @@ def test_regression_is_confirmed_and_acknowledged(tiny):
 @pytest.mark.slow
 def test_slower_machine_accuses_no_commit(tiny):
     tiny.commit("Innocent", kernel=f"{GOOD}# twice\n")
-    assert tiny.nightly(KV_BENCH="1k", KV_ROUNDS="4").returncode == 0
-    done = tiny.nightly(KV_BENCH="1k", KV_ROUNDS="4", TINY_PACE="1.1")
+    assert tiny.nightly(KV_BENCH="1k", KV_ROUNDS="2").returncode == 0
+    done = tiny.nightly(KV_BENCH="1k", KV_ROUNDS="2", TINY_PACE="1.1")
     assert done.returncode == 30, done.stdout
     (result,) = findings(tiny)
     assert (result["kind"], result["commits"]) == ("environment", [])
