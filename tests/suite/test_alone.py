@@ -76,7 +76,7 @@ def test_fastest_call_of_all_audits_counts(planned):
     assert audits(timer, calls, 1) == 0
 
 
-def test_each_audit_makes_twice_as_many_calls(planned):
+def test_late_audits_make_twice_as_many_calls(planned):
     counts, timer, calls = [], Timer(), AloneCalls("cpu", ROW)
 
     class Counted(Timer):
@@ -84,10 +84,11 @@ def test_each_audit_makes_twice_as_many_calls(planned):
             counts[-1] += call is kernel
             return super().samples(call, batch, n)
 
-    for _ in range(3):
+    for _ in range(APART_TURNS):
         counts.append(0)
         audits(Counted(), calls, 1)
-    assert counts == [alone.SINGLES, 2 * alone.SINGLES, 4 * alone.SINGLES] and timer.loss == 0
+    blocks = [alone.FEWEST_BLOCKS] * 4 + [16]
+    assert counts == [number * alone.SINGLES for number in blocks] and timer.loss == 0
 
 
 def test_honest_calls_grow_with_the_kernel():

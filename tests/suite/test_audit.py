@@ -161,7 +161,7 @@ def test_call_by_itself_is_near_after_some_pause_of_each_kind():
 @pytest.mark.parametrize(("alone", "estimate"), [(1.1e-3, 9e-4), (3e-6, 3e-7)])
 @pytest.mark.parametrize("kind", range(len(alone_.PAUSES)))
 def test_call_that_is_slower_after_every_pause_of_a_kind(alone, estimate, kind):
-    times = [*[estimate] * kind, *[alone] * alone_.SINGLES]
+    times = [*[estimate] * kind, *[alone] * alone_.SINGLES * alone_.FEWEST_BLOCKS]
     with pytest.raises(ApartError, match="times as fast when called again at once"):
         audit_planned(alone=times, estimate=estimate)
     sleeping = [estimate] * kind, [alone] * (len(alone_.PAUSES) - kind)

@@ -25,8 +25,9 @@ TOUCHED = 2e-5  # the pause before which inputs are written
 SINGLES = 9  # calls after pauses of a kind in a block of them, until one is near
 SINGLES_SECONDS, SINGLES_FEWEST = 5.0, 3  # s that the blocks of an audit may take, and a block's calls beyond them
 # Times that audits, each after another round of calls in a row, find no call near them before a kernel is refused. Each
-# has twice as many blocks as the one before. The slowest of the rounds and the fastest of all calls count.
-APART_TURNS = 5
+# has twice as many blocks as the one before, and FEWEST_BLOCKS at least: another round takes as long as hundreds of
+# calls. The slowest of the rounds and the fastest of all calls count.
+APART_TURNS, FEWEST_BLOCKS = 5, 8
 # Times what the honest calls lose that a kernel may lose. Of 270 times that of honest kernels beside 16 busy processes
 # none took more than .8 of it, where the machine had not changed since the calls in a row.
 HONEST = 2.0
@@ -68,7 +69,7 @@ class AloneCalls:
             near: s that a call by itself may take in any case.
             moved: bytes of the kernel's inputs and outputs.
         """
-        began, blocks = perf_counter(), 2**self._audits
+        began, blocks = perf_counter(), max(2**self._audits, FEWEST_BLOCKS)
         if self._audits and self._honest is None:
             self._honest = HonestCalls(timer, self.row, self._device, moved)
         self._audits += 1
