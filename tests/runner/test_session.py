@@ -17,6 +17,7 @@ from kernel_velocity.runner.asv import Ended
 from kernel_velocity.runner.session import Session
 from tests.ab.simulated_machine import SERIES, a_round
 from tests.machine.test_device_figures import a_machine, document
+from tests.roofline.test_ceilings import record
 
 COMMIT = "c0ffee00" + "0" * 32
 
@@ -206,15 +207,16 @@ def test_ceilings_are_measured_once_for_the_newest_commit(measure_ceilings, tmp_
     assert "--interleave-rounds" not in args  # one round
 
 
-def test_ceilings_of_the_last_hour_serve_a_processor(measure_ceilings, tmp_path, monkeypatch):
+def test_recorded_ceilings_of_the_last_hour_serve(measure_ceilings, tmp_path, monkeypatch):
     monkeypatch.delenv("KV_THREADS", raising=False)
+    ceilings.keep(tmp_path, document(a_machine()))  # of `kv peaks`: others do not get them
     calls = []
-    for minutes in (60, 59):
-        monkeypatch.setattr(time, "time_ns", lambda minutes=minutes: int((time.time() - 60 * minutes) * 1e9))
-        ceilings.keep(tmp_path, document(a_machine()))
+    for minutes, threads in ((60, 1), (59, 2), (59, 1)):
+        figures = {"peak_float32": 5.0, "threads": threads}
+        record(tmp_path, f"{minutes}-{threads}", time.time() - 60 * minutes, figures, machine="box")
         calls.append(len(measure_ceilings()[0]))
-    assert calls == [1, 0]
-    assert measure_ceilings() == ([], [], "ceilings of the machine: those of 59 minutes ago (`kv peaks`: anew)\n")
+    assert calls == [1, 1, 0]
+    assert measure_ceilings() == ([], [], "the machine's ceilings: those recorded 59 minutes ago\n")
 
 
 def test_suite_without_ceilings_measures_none(measure_ceilings, tmp_path):

@@ -21,6 +21,7 @@ from asv.repo import get_repo
 from kernel_velocity import units
 from kernel_velocity.counts import listing
 from kernel_velocity.engine import quiet, timing
+from kernel_velocity.engine.reported import threads
 from kernel_velocity.engine.spool import append_line, in_a_line
 from kernel_velocity.engine.telemetry import Round
 from kernel_velocity.errors import KernelVelocityError, ResultsError
@@ -36,6 +37,7 @@ from kernel_velocity.results.ingest import by_series
 from kernel_velocity.results.lines import FAILURES, Failure, add_failure, decode_failure, failures_spool
 from kernel_velocity.results.measurement import FIRST_LOOK, Measurement, is_enough, looks, round_interval
 from kernel_velocity.roofline import ceilings
+from kernel_velocity.roofline.roofs import THREADS
 from kernel_velocity.runner import code_identity, figures, fingerprint, report, select
 from kernel_velocity.runner.asv import Ended, Reader, environment_of, measuring, run_asv, run_measuring, settings
 from kernel_velocity.runner.environment import CommitNotBuilt
@@ -430,16 +432,17 @@ class Session:
         """Have asv measure the ceilings of a device ("cpu", "cuda") for the newest commit that this run measured.
 
         A failure is a note: the timings are valid without ceilings. A recorded ceiling that cannot be measured now is
-        kept. A processor's serve the runs of an hour: they took 35 of the 74 s of a commit with one round. Which GPU
-        recorded ones are of says torch alone, in another process.
+        kept. A processor's serve the runs of an hour: they took 35 of the 74 s of a commit with one round. A GPU's are
+        measured each time, as only torch, in another process, knows of which GPU recorded ones are.
         """
         if not self.measured or not Path(self._conf.benchmark_dir, CEILINGS_MODULE).is_file():
             return
-        if device == "cpu" and (before := ceilings.sessions(self.root, device, self.machine)):
-            age = time.time() - before[-1].began
-            if 0 <= age < CEILINGS_SERVE:
-                print(f"ceilings of the machine: those of {age / 60:.0f} minutes ago (`kv peaks`: anew)", file=out)
-                return
+        # Those of `kv peaks` are in no results, which others get
+        recorded = ceilings.recorded((self.results / self.machine).glob("*.json"), device) if device == "cpu" else ()
+        ages = [time.time() - before.began for before in recorded if before.figures.get(THREADS) == threads()]
+        if latest := [age for age in ages if 0 <= age < CEILINGS_SERVE]:
+            print(f"the machine's ceilings: those recorded {min(latest) / 60:.0f} minutes ago", file=out)
+            return
         print("measuring the ceilings of the machine (device.*), about half a minute", file=out, flush=True)
         newest = self.measured[:1]
         try:
